@@ -1,0 +1,41 @@
+//! The answer of one limit to one check, and how a key that nobody has written down is to be read.
+
+use crate::time::{Now, Span};
+
+/// How long until the same cost would be admitted, if nobody else spent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Wait {
+    /// It is admitted now.
+    Now,
+    /// After exactly this long (law 6: a promise).
+    After(Span),
+    /// It can never fit: the cost is above the capacity.
+    Never,
+}
+
+/// What one limit says to one check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LegDecision {
+    /// Whether this limit admits the cost.
+    pub allowed: bool,
+    /// Burst, or the window's amount; 0 for a limit of zero, `u64::MAX` when unlimited.
+    pub capacity: u64,
+    /// Whole units available after this check, between 0 and `capacity`.
+    pub remaining: u64,
+    /// When the same cost would be admitted; [`Wait::Now`] when it was.
+    pub wait: Wait,
+    /// Until the key is as a fresh one, if nobody spends.
+    pub reset_after: Span,
+    /// Until one more unit than now is available; `None` when nothing is used.
+    pub next_unit_after: Option<Span>,
+}
+
+/// How a key without an entry is read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Absent {
+    /// As never used.
+    Fresh,
+    /// As used to the full at that instant: a bucket empty, a window full. For aligned windows: every window that
+    /// touches the instant, 100 ms either way, is full until its end.
+    FullAsOf(Now),
+}

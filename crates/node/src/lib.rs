@@ -1,0 +1,5 @@
+//! One node: the shell around the pure machines.
+
+pub mod gossip;
+pub mod raft;
+pub mod transport;

@@ -1,0 +1,2 @@
+//! ringfence
+fn main() {}
