@@ -2,5 +2,7 @@
 //! proposes an owner for each. It proposes only; the control plane appoints.
 
 mod hash;
+mod place;
 
-pub use hash::{NodeId, PartitionId};
+pub use hash::{NodeId, PartitionCount, PartitionId, RoutingHash, RoutingSeed, Scope};
+pub use place::{Member, POINTS_PER_NODE, place};
