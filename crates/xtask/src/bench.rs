@@ -1,0 +1,121 @@
+//! Runs the benches and prints what they say about each other. Only ratios of one run on one machine mean anything, and
+//! none is asserted: a number that fails a build gets widened, a number that is read gets understood.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context as _, Result};
+use serde_json::Value;
+
+use crate::shell;
+use crate::workspace::{Package, Workspace};
+
+/// One figure against another from the same run.
+struct Ratio {
+    says: &'static str,
+    /// Names of benches as criterion files them: `group/function`, or `group/parameter`.
+    of: &'static str,
+    to: &'static str,
+    wanted: &'static str,
+}
+
+const RATIOS: &[Ratio] = &[
+    Ratio {
+        says: "decide at 1 M keys: ringfence / governor",
+        of: "decide/ringfence-1M",
+        to: "decide/governor-1M",
+        wanted: "at most 0.60",
+    },
+    Ratio { says: "match: 10,000 limits / 10 limits", of: "match/10000", to: "match/10", wanted: "0.80 to 1.20" },
+];
+
+/// Nanoseconds per round, by the name of the bench.
+type Figures = BTreeMap<String, f64>;
+
+/// Runs every bench of the workspace, then prints all figures and the ratios among them.
+///
+/// # Errors
+/// When a bench cannot be built or run, or its figures cannot be read.
+pub fn run(root: &Path) -> Result<()> {
+    let workspace = Workspace::load(root)?;
+    let benched: Vec<&str> = workspace.members().filter(|p| p.has_benches).map(|p: &Package| p.name.as_str()).collect();
+    if benched.is_empty() {
+        println!("no crate has benches");
+        return Ok(());
+    }
+    let packages = benched.iter().flat_map(|name| ["--package", name]);
+    let words: Vec<&str> = ["bench", "--bench", "*"].into_iter().chain(packages).collect();
+    shell::run(&mut shell::cargo(root, &words))?;
+    print!("{}", table(&read(&root.join("target/criterion"))?));
+    Ok(())
+}
+
+fn table(figures: &Figures) -> String {
+    let mut lines = vec![format!("{:<46} {:>14}", "bench", "ns per round")];
+    lines.extend(figures.iter().map(|(name, time)| format!("{name:<46} {time:>14.1}")));
+    lines.push(format!("\n{:<46} {:>14}   {}", "ratio", "measured", "wanted"));
+    lines.extend(RATIOS.iter().map(|ratio| ratio_line(ratio, figures)));
+    lines.join("\n") + "\n"
+}
+
+fn ratio_line(ratio: &Ratio, figures: &Figures) -> String {
+    let measured = match (figures.get(ratio.of), figures.get(ratio.to)) {
+        (Some(of), Some(to)) => format!("{:.2}", of / to),
+        _ => "not measured".to_owned(),
+    };
+    format!("{:<46} {measured:>14}   {}", ratio.says, ratio.wanted)
+}
+
+/// Every `new/estimates.json` below the folder, named by the folders that lead to it.
+fn read(folder: &Path) -> Result<Figures> {
+    let mut figures = Figures::new();
+    read_below(folder, "", &mut figures)?;
+    Ok(figures)
+}
+
+fn read_below(folder: &Path, name: &str, figures: &mut Figures) -> Result<()> {
+    let estimates = folder.join("new/estimates.json");
+    if estimates.is_file() {
+        figures.insert(name.to_owned(), time_of(&fs::read_to_string(&estimates)?)?);
+    }
+    for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
+        let entry = entry?;
+        let part = entry.file_name().to_string_lossy().into_owned();
+        if entry.file_type()?.is_dir() && !["new", "base", "change", "report"].contains(&part.as_str()) {
+            let name = if name.is_empty() { part } else { format!("{name}/{part}") };
+            read_below(&entry.path(), &name, figures)?;
+        }
+    }
+    Ok(())
+}
+
+/// The slope over growing rounds where criterion measured one, since it leaves the constant cost of a sample out.
+fn time_of(estimates: &str) -> Result<f64> {
+    let estimates: Value = serde_json::from_str(estimates)?;
+    let estimate = |kind: &str| estimates[kind]["point_estimate"].as_f64();
+    estimate("slope").or_else(|| estimate("median")).context("criterion's file holds neither slope nor median")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_printed_when_both_of_its_sides_were_measured() {
+        let both = Figures::from([("decide/ringfence-1M".to_owned(), 60.0), ("decide/governor-1M".to_owned(), 120.0)]);
+        let table = table(&both);
+        let measured = table.lines().find(|line| line.starts_with("decide at 1 M keys")).unwrap();
+        assert!(measured.contains("0.50   at most 0.60"), "{measured}");
+        let missing = table.lines().find(|line| line.starts_with("match:")).unwrap();
+        assert!(missing.contains("not measured"), "{missing}");
+    }
+
+    #[test]
+    fn the_slope_is_preferred_and_the_median_will_do() {
+        let slope = r#"{"slope":{"point_estimate":2.5},"median":{"point_estimate":3.0}}"#;
+        assert_eq!(time_of(slope).unwrap(), 2.5);
+        assert_eq!(time_of(r#"{"slope":null,"median":{"point_estimate":3.0}}"#).unwrap(), 3.0);
+        assert!(time_of("{}").is_err());
+    }
+}

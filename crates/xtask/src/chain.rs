@@ -1,0 +1,259 @@
+//! The one test command as a chain of steps. The table is the chain: what is announced, when it runs, and what it
+//! does. Every step runs, even after one that failed, so that one round tells everything; the end names the failures.
+
+use std::fmt;
+use std::path::Path;
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+use crate::layering::PURE;
+use crate::{layering, licences, shell, tidy};
+
+/// How much of the chain runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pace {
+    /// The inner loop: under three minutes once everything is built.
+    Quick,
+    /// Everything that must hold before a change goes in.
+    Full,
+    /// The full chain and the release build.
+    Ci,
+}
+
+struct Step {
+    name: &'static str,
+    /// What holds when the step passes.
+    claim: &'static str,
+    paces: &'static [Pace],
+    run: fn(&Path, &mut Tally) -> Result<()>,
+}
+
+const EVERY: &[Pace] = &[Pace::Quick, Pace::Full, Pace::Ci];
+const QUICK: &[Pace] = &[Pace::Quick];
+const FULL: &[Pace] = &[Pace::Full, Pace::Ci];
+const CI: &[Pace] = &[Pace::Ci];
+
+/// From the cheapest step to the dearest.
+const CHAIN: &[Step] = &[
+    Step { name: "lock", claim: "Cargo.lock is up to date", paces: CI, run: |root, _| lock(root) },
+    Step { name: "fmt", claim: "rustfmt agrees with every file", paces: EVERY, run: |root, _| fmt(root) },
+    Step { name: "layering", claim: "crates use whom they may", paces: EVERY, run: |root, _| layering::run(root) },
+    Step { name: "tidy", claim: "the text of the tree is in order", paces: EVERY, run: |root, _| tidy::run(root) },
+    Step { name: "licences", claim: "every licence is on the list", paces: FULL, run: |root, _| licences::run(root) },
+    Step { name: "clippy", claim: "no lint complains about any target", paces: FULL, run: |root, _| clippy(root) },
+    Step { name: "pure tests", claim: "the crates that decide, decide right", paces: QUICK, run: pure_tests },
+    Step { name: "tests", claim: "every test passes", paces: FULL, run: all_tests },
+    Step { name: "doc tests", claim: "every example in the docs holds", paces: FULL, run: doc_tests },
+    Step { name: "release", claim: "the build that the README begins with", paces: CI, run: |root, _| release(root) },
+];
+
+/// A program that the chain calls, and what to do where it is not there.
+struct Need {
+    call: &'static [&'static str],
+    remedy: &'static str,
+}
+
+/// All that the tests need from outside, Rust itself apart.
+const NEEDS: &[Need] = &[
+    Need { call: &["cargo", "fmt", "--version"], remedy: "rustfmt is missing: rustup component add rustfmt" },
+    Need { call: &["cargo", "clippy", "--version"], remedy: "clippy is missing: rustup component add clippy" },
+    Need { call: &["cc", "--version"], remedy: "a C compiler is missing, rustc links with it: install gcc or clang" },
+];
+
+/// Runs the steps of this pace and says how each ended.
+///
+/// # Errors
+/// When something from outside is missing: nothing ran. When steps failed: they are named, the others ran.
+pub fn run(pace: Pace, root: &Path) -> Result<()> {
+    check_needs(NEEDS)?;
+    run_steps(CHAIN.iter().filter(|step| step.paces.contains(&pace)), root)
+}
+
+fn check_needs(needs: &[Need]) -> Result<()> {
+    for Need { call, remedy } in needs {
+        if shell::answer(Command::new(call[0]).args(&call[1..])).is_none() {
+            bail!("{remedy}");
+        }
+    }
+    Ok(())
+}
+
+fn run_steps<'a>(steps: impl Iterator<Item = &'a Step>, root: &Path) -> Result<()> {
+    let began = Instant::now();
+    let mut tally = Tally::default();
+    let failed: Vec<&str> = steps.filter(|step| !passes(step, root, &mut tally)).map(|step| step.name).collect();
+    let closing = closing_line(failed.is_empty(), &tally, began.elapsed());
+    if failed.is_empty() {
+        println!("{closing}");
+        return Ok(());
+    }
+    println!("xtask: failed: {}", failed.join(", "));
+    println!("{closing}");
+    bail!("steps that failed: {}", failed.join(", "))
+}
+
+fn passes(step: &Step, root: &Path, tally: &mut Tally) -> bool {
+    println!("xtask: {}: {} ...", step.name, step.claim);
+    let began = Instant::now();
+    let outcome = (step.run)(root, tally);
+    let time = began.elapsed().as_secs_f64();
+    match &outcome {
+        Ok(()) => println!("xtask: {}: ok, {time:.1} s", step.name),
+        Err(error) => println!("xtask: {}: FAILED, {time:.1} s: {error:#}", step.name),
+    }
+    outcome.is_ok()
+}
+
+/// In the form of cargo test, so that whatever reads the last line of that can read the last line of this.
+fn closing_line(passed: bool, tally: &Tally, time: Duration) -> String {
+    let verdict = if passed { "ok" } else { "FAILED" };
+    format!("test result: {verdict}. {tally}; finished in {:.2}s", time.as_secs_f64())
+}
+
+fn lock(root: &Path) -> Result<()> {
+    shell::run(
+        shell::cargo(root, &["metadata", "--format-version", "1", "--locked"]).stdout(std::process::Stdio::null()),
+    )
+}
+
+fn fmt(root: &Path) -> Result<()> {
+    shell::run(&mut shell::cargo(root, &["fmt", "--all", "--check"]))
+}
+
+fn clippy(root: &Path) -> Result<()> {
+    let words = ["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"];
+    shell::run(&mut shell::cargo(root, &words))
+}
+
+fn all_tests(root: &Path, tally: &mut Tally) -> Result<()> {
+    tests(root, &["--workspace"], tally)
+}
+
+fn pure_tests(root: &Path, tally: &mut Tally) -> Result<()> {
+    let packages: Vec<String> = PURE.iter().map(|(name, _)| format!("--package=ringfence-{name}")).collect();
+    tests(root, &packages.iter().map(String::as_str).collect::<Vec<_>>(), tally)
+}
+
+/// Unit, property and integration tests of these packages, by cargo-nextest where it is installed.
+fn tests(root: &Path, packages: &[&str], tally: &mut Tally) -> Result<()> {
+    let nextest = shell::answer(&mut shell::cargo(root, &["nextest", "--version"])).is_some();
+    let head: &[&str] = match nextest {
+        true => &["nextest", "run", "--cargo-quiet", "--status-level=slow", "--final-status-level=slow"],
+        false => &["test", "--quiet", "--no-fail-fast", "--lib", "--bins", "--tests"],
+    };
+    counted(&mut shell::cargo(root, &[head, packages].concat()), tally)
+}
+
+/// Apart from the other tests, since cargo-nextest does not run them.
+fn doc_tests(root: &Path, tally: &mut Tally) -> Result<()> {
+    counted(&mut shell::cargo(root, &["test", "--workspace", "--doc", "--quiet", "--no-fail-fast"]), tally)
+}
+
+fn release(root: &Path) -> Result<()> {
+    shell::run(&mut shell::cargo(root, &["build", "--release", "--locked", "--package", "ringfence"]))
+}
+
+fn counted(command: &mut Command, tally: &mut Tally) -> Result<()> {
+    shell::run_and_read(command, |line| tally.add_line(line))
+}
+
+/// How many tests ended how, over all steps.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Tally {
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+}
+
+impl Tally {
+    /// Adds what a closing line of cargo test or of cargo-nextest says; other lines say nothing.
+    fn add_line(&mut self, line: &str) {
+        let line = line.trim_start();
+        if !line.starts_with("test result:") && !line.starts_with("Summary [") {
+            return;
+        }
+        let words: Vec<&str> = line.split_whitespace().map(|word| word.trim_end_matches([',', ';'])).collect();
+        for pair in words.windows(2) {
+            let Ok(count) = pair[0].parse::<u64>() else { continue };
+            match pair[1] {
+                "passed" => self.passed += count,
+                "failed" | "timed" => self.failed += count,
+                "ignored" | "skipped" => self.ignored += count,
+                _ => {}
+            }
+        }
+    }
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} passed; {} failed; {} ignored; 0 measured; 0 filtered out",
+            self.passed, self.failed, self.ignored
+        )
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally_of(lines: &[&str]) -> Tally {
+        let mut tally = Tally::default();
+        lines.iter().for_each(|line| tally.add_line(line));
+        tally
+    }
+
+    #[test]
+    fn the_closing_lines_of_both_runners_are_counted_and_nothing_else_is() {
+        let tally = tally_of(&[
+            "test result: FAILED. 12 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+            "     Summary [   0.005s] 4/7 tests run: 3 passed (1 slow), 2 failed, 1 timed out, 5 skipped",
+            "running 99 tests",
+            "it said: 7 passed",
+        ]);
+        assert_eq!(tally, Tally { passed: 15, failed: 4, ignored: 7 });
+    }
+
+    #[test]
+    fn our_own_closing_line_reads_as_cargos() {
+        let tally = Tally { passed: 3, failed: 1, ignored: 2 };
+        let line = closing_line(false, &tally, Duration::from_millis(2_500));
+        let expected =
+            "test result: FAILED. 3 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 2.50s";
+        assert_eq!(line, expected);
+        assert_eq!(tally_of(&[&line]), tally);
+    }
+
+    #[test]
+    fn a_failing_step_is_named_and_the_others_still_run() {
+        let step = |name, run| Step { name, claim: "", paces: EVERY, run };
+        let steps = [
+            step("first", |_, _| bail!("because")),
+            step("second", |_, _| Ok(())),
+            step("third", |_, _| bail!("because")),
+        ];
+        let error = run_steps(steps.iter(), Path::new(".")).unwrap_err().to_string();
+        assert_eq!(error, "steps that failed: first, third");
+        assert!(run_steps(steps[1..2].iter(), Path::new(".")).is_ok());
+    }
+
+    #[test]
+    fn what_is_missing_is_said_before_anything_runs() {
+        let needs = [Need { call: &["ringfence-has-no-such-program"], remedy: "make one" }];
+        assert_eq!(check_needs(&needs).unwrap_err().to_string(), "make one");
+    }
+
+    #[test]
+    fn the_inner_loop_leaves_out_what_takes_long_and_keeps_the_gates() {
+        let names = |pace: Pace| -> Vec<&str> {
+            CHAIN.iter().filter(|step| step.paces.contains(&pace)).map(|step| step.name).collect()
+        };
+        assert_eq!(names(Pace::Quick), ["fmt", "layering", "tidy", "pure tests"]);
+        assert_eq!(names(Pace::Full), ["fmt", "layering", "tidy", "licences", "clippy", "tests", "doc tests"]);
+        assert!(names(Pace::Ci).ends_with(&["release"]));
+    }
+}

@@ -1,0 +1,56 @@
+//! The bans of the pure crates are only as good as clippy's reading of their file. Here a crate made for the occasion
+//! breaks them under the very file that the pure crates have, and clippy must object, with our reason.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// Each line breaks one ban; the words are what clippy must name.
+const BREACHES: &[(&str, &str)] = &[
+    ("pub fn clock() -> std::time::Instant { std::time::Instant::now() }", "`std::time::Instant::now`"),
+    ("pub fn wall() -> std::time::SystemTime { std::time::SystemTime::now() }", "`std::time::SystemTime::now`"),
+    ("pub fn chance() -> std::hash::RandomState { std::hash::RandomState::new() }", "RandomState::new`"),
+    ("pub fn order(m: &std::collections::HashMap<u8, u8>) -> Option<&u8> { m.values().next() }", "HashMap::values`"),
+    ("pub fn pause() { std::thread::sleep(std::time::Duration::ZERO); }", "`std::thread::sleep`"),
+    ("pub fn setting() -> Option<String> { std::env::var(\"X\").ok() }", "`std::env::var`"),
+];
+
+#[test]
+fn each_ban_of_the_pure_crates_fires_and_gives_its_reason() {
+    let said = clippy_on(&scratch_crate("broken", &BREACHES.iter().map(|(code, _)| *code).collect::<Vec<_>>()));
+    let objections: Vec<&str> = said.split("\n\n").filter(|part| part.contains("disallowed")).collect();
+    for (code, name) in BREACHES {
+        let objection = objections.iter().find(|part| part.contains(name));
+        let objection = objection.unwrap_or_else(|| panic!("clippy is silent about {code}\n{said}"));
+        assert!(objection.contains("= note: "), "no reason given for {name}:\n{objection}");
+    }
+}
+
+#[test]
+fn code_that_breaks_no_ban_passes_under_the_same_file() {
+    let said = clippy_on(&scratch_crate("sound", &["pub fn later(now: u64, wait: u64) -> u64 { now + wait }"]));
+    assert!(!said.contains("disallowed"), "{said}");
+    assert!(said.contains("Finished"), "{said}");
+}
+
+/// A crate without dependencies that holds this code and the pure crates' `clippy.toml`.
+fn scratch_crate(name: &str, code: &[&str]) -> PathBuf {
+    let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("bans").join(name);
+    fs::create_dir_all(folder.join("src")).unwrap();
+    let manifest = format!("[package]\nname = \"{name}\"\nversion = \"0.0.0\"\nedition = \"2024\"\n[workspace]\n");
+    fs::write(folder.join("Cargo.toml"), manifest).unwrap();
+    fs::write(folder.join("src/lib.rs"), code.join("\n")).unwrap();
+    let bans = Path::new(env!("CARGO_MANIFEST_DIR")).join("../limits/clippy.toml");
+    fs::copy(bans, folder.join("clippy.toml")).unwrap();
+    folder
+}
+
+/// What clippy says about the crate in this folder.
+fn clippy_on(folder: &Path) -> String {
+    let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    let mut command = Command::new(cargo);
+    command.args(["clippy", "--offline", "--target-dir", "target"]).current_dir(folder);
+    let output = command.output().unwrap();
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
