@@ -37,9 +37,13 @@ pub struct Grantor {
     expired: Vec<SessionId>,
 }
 
-/// One confirmation of leadership.
+/// One confirmation of leadership. It names the term, so that a round of an earlier term in which the same node led
+/// counts for nothing now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Round(u64);
+pub struct Round {
+    term: u64,
+    number: u64,
+}
 
 /// What becomes of a renewal that was taken in: one of these, each time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -255,7 +259,7 @@ impl Grantor {
             standing.asked = standing.waiting.take();
         }
         self.rounds += 1;
-        self.in_flight = Some(Round(self.rounds));
+        self.in_flight = Some(Round { term: self.term, number: self.rounds });
         self.in_flight
     }
 
@@ -407,6 +411,18 @@ mod tests {
         assert_eq!(grantor.poll_reply(), None, "a round counts once");
         grantor.handle_confirmed(second, NEWS);
         assert_eq!(ack_of(grantor.poll_reply()).seq, 2);
+    }
+
+    #[test]
+    fn a_round_of_an_earlier_term_on_the_same_node_counts_for_nothing() {
+        let mut earlier = Grantor::new(ms(9_000), [session(1)], TERMS, 4);
+        earlier.handle_renewal(&renewal(1, 0), ms(9_500)).expect("taken");
+        let old_round = earlier.poll_confirmation().expect("somebody waits");
+        let mut grantor = grantor();
+        grantor.handle_renewal(&renewal(2, 0), ms(11_000)).expect("taken");
+        grantor.poll_confirmation().expect("somebody waits");
+        grantor.handle_confirmed(old_round, NEWS);
+        assert_eq!(grantor.poll_reply(), None, "it began before the second was received");
     }
 
     #[test]
