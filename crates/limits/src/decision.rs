@@ -30,6 +30,22 @@ pub struct LegDecision {
     pub next_unit_after: Option<Span>,
 }
 
+impl LegDecision {
+    /// What a limit that is `unlimited` says to everything.
+    pub(crate) const UNLIMITED: LegDecision = LegDecision {
+        allowed: true,
+        capacity: u64::MAX,
+        remaining: u64::MAX,
+        wait: Wait::Now,
+        reset_after: Span::ZERO,
+        next_unit_after: None,
+    };
+
+    /// What a limit of zero says to everything, a peek included.
+    pub(crate) const ZERO: LegDecision =
+        LegDecision { allowed: false, capacity: 0, remaining: 0, wait: Wait::Never, ..LegDecision::UNLIMITED };
+}
+
 /// How a key without an entry is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absent {

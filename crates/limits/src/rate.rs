@@ -145,10 +145,12 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The most a key can spend at one instant from full: burst, or the window's amount. `None` when unlimited.
+    /// The most a key can spend at one instant from full: burst, or the window's amount; zero for an amount of zero,
+    /// whatever the burst. `None` when unlimited.
     pub const fn capacity(&self) -> Option<u64> {
         match (self.rate, self.algorithm) {
             (None, _) => None,
+            (Some(rate), _) if rate.amount() == 0 => Some(0),
             (Some(_), Algorithm::TokenBucket { burst }) => Some(burst),
             (Some(rate), Algorithm::SlidingLog { .. } | Algorithm::FixedWindow { .. }) => Some(rate.amount()),
         }

@@ -1,0 +1,457 @@
+//! The table of one partition: who has used what, and the one place where a check is decided. A check brings one leg per
+//! limit; all legs are weighed first, and only if every enforced one admits is anything written (law 3).
+//!
+//! Nothing here ever takes long. A decision looks its keys up, does a few integer operations each, and pays for a fixed
+//! number of steps of sweeping: entries go, one by one, once they read exactly as an absent key does (law 4), and the
+//! store grows and shrinks a segment at a time. Deciding about known keys allocates nothing.
+
+use smallvec::SmallVec;
+
+use crate::budget::Budgets;
+use crate::charge::{Charge, Mark};
+use crate::convert;
+use crate::decision::{Absent, LegDecision};
+use crate::ends::Ends;
+use crate::key::Fingerprint;
+use crate::leg::{Decided, Leg, Undecided, WhyUndecided};
+use crate::lens::Lens;
+use crate::rate::{Basis, DomainId};
+use crate::shapes::{ShapeId, Shapes};
+use crate::state::State;
+use crate::store::{Entry, Slot, Store};
+use crate::terms::Terms;
+use crate::time::{Moment, Now, WallTime};
+
+/// Sweeping is paid for in lots of this many buckets, so that neighbours share cache lines.
+pub const SWEEP_BUCKETS: usize = 16;
+
+/// Buckets of sweeping that a decision owes.
+const OWED_PER_DECISION: usize = 1;
+
+/// Buckets of sweeping that a new key owes: enough that lapsed entries never fill more than an eighth of a table.
+const OWED_PER_KEY: usize = 8;
+
+/// Buckets searched for lapsed entries when a domain has no room for another key.
+pub const FULL_SWEEP_BUCKETS: usize = 256;
+
+/// All keys of one partition. Not shared: whoever holds the partition's gate holds the table.
+///
+/// Keys take room from [`Budgets`]; call [`Table::clear`] before dropping a table whose budgets live on.
+#[derive(Clone, Debug)]
+pub struct Table {
+    pub(crate) store: Store,
+    /// The latest time seen: a clock that goes back is held here (law 2).
+    last: Moment,
+    last_wall: Option<WallTime>,
+    /// Charges and refunds so far.
+    seq: u64,
+    /// The last mark given.
+    mark: Mark,
+    /// Buckets of sweeping not paid for yet.
+    owed: usize,
+}
+
+/// What every step of a decision goes by.
+#[derive(Clone, Copy)]
+pub(crate) struct Rules<'a> {
+    pub(crate) shapes: &'a Shapes,
+    pub(crate) budgets: &'a Budgets,
+    pub(crate) now: Now,
+}
+
+/// Where a leg's charge goes, if the check is allowed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// Into an entry that is there.
+    Held(Slot),
+    /// Into an entry that is yet to be made.
+    New,
+    /// There is nothing to charge.
+    Nowhere,
+}
+
+type Places = SmallVec<[Place; 4]>;
+
+impl Table {
+    /// An empty table. Allocates nothing.
+    pub fn new() -> Table {
+        let (last, mark) = (Moment::ZERO, Mark::default());
+        Table { store: Store::new(), last, last_wall: None, seq: 0, mark, owed: 0 }
+    }
+
+    /// Decides one check: `Ok(true)` when every enforced leg admits, and then all are charged; else `Ok(false)`, and
+    /// nothing is. `out` is cleared first. Two legs of one key are decided as one sum.
+    ///
+    /// # Errors
+    ///
+    /// [`Undecided`] names the first enforced leg that cannot be told. Nothing was charged; not the caller's doing.
+    pub fn decide(
+        &mut self,
+        legs: &[Leg],
+        shapes: &Shapes,
+        budgets: &Budgets,
+        now: Now,
+        out: &mut Decided,
+    ) -> Result<bool, Undecided> {
+        out.legs.clear();
+        out.charges.clear();
+        let rules = Rules { shapes, budgets, now: self.advance(now) };
+        self.pay_for_sweeping(rules);
+        let result = self.decide_legs(legs, rules, out);
+        if result.is_err() {
+            out.legs.clear();
+        }
+        result
+    }
+
+    /// What the leg's limit would say, without charging or writing anything: `remaining` is what stands now.
+    ///
+    /// `wait` is a promise as long as the key was last decided under the same shape; the first decision after a change
+    /// of the limit settles how the key drains from then on.
+    ///
+    /// # Errors
+    ///
+    /// [`WhyUndecided::NoClusterTime`], as in [`Table::decide`]. A table is never full for a peek.
+    pub fn peek(&self, leg: &Leg, shapes: &Shapes, now: Now) -> Result<LegDecision, Undecided> {
+        let counted = match shapes.terms(leg.shape) {
+            Terms::Unlimited => return Ok(LegDecision::UNLIMITED),
+            Terms::Zero => return Ok(LegDecision::ZERO),
+            Terms::Counted(counted) => counted,
+        };
+        let lens = Lens { counted, basis: shapes.get(leg.shape).basis, key: &leg.key, now: self.clamp(now) };
+        if !counted.can_tell(lens.now) {
+            return Err(Undecided { leg: 0, why: WhyUndecided::NoClusterTime });
+        }
+        let found = self.store.find(&leg.key).map(|slot| self.store.get(slot).state.clone());
+        let state = found.map(|state| {
+            let from = shapes.counted(state.shape());
+            convert::converted(state, from, leg.shape, &lens, self.mark)
+        });
+        let (asked, stands) = (weigh(&lens, state.as_ref(), leg, leg.cost), weigh(&lens, state.as_ref(), leg, 0));
+        Ok(LegDecision { allowed: asked.allowed, wait: asked.wait, ..stands })
+    }
+
+    /// Takes back exactly what `charge` did, as far as it still stands (law 8): never more than would be used had the
+    /// charge not been made. Once per charge.
+    pub fn undo(&mut self, charge: &Charge, shapes: &Shapes, now: Now) {
+        let now = self.advance(now);
+        let Some(slot) = self.store.find(&charge.key) else { return };
+        self.seq += 1;
+        let state = &mut self.store.get_mut(slot).state;
+        let counted = shapes.counted(state.shape());
+        let lens = Lens { counted, basis: shapes.get(state.shape()).basis, key: &charge.key, now };
+        state.undo(&lens, charge, self.seq);
+    }
+
+    /// Charges a debt: what was admitted elsewhere while nobody could ask. May go above the capacity, up to twice; what
+    /// is beyond is dropped. Answers whether it was booked: not if the limit counts nothing, the domain has no room for
+    /// the key, or an aligned window has no cluster time.
+    pub fn force(&mut self, leg: &Leg, shapes: &Shapes, budgets: &Budgets, now: Now) -> bool {
+        let rules = Rules { shapes, budgets, now: self.advance(now) };
+        let Terms::Counted(counted) = shapes.terms(leg.shape) else { return false };
+        if leg.cost == 0 || !counted.can_tell(rules.now) {
+            return false;
+        }
+        let lens = Lens { counted, basis: shapes.get(leg.shape).basis, key: &leg.key, now: rules.now };
+        match self.find(&lens, leg.shape, rules) {
+            Some(slot) => drop(self.charge(slot, leg, &lens)),
+            None if self.take_room(&[*leg], leg, rules) => drop(self.charge_new(leg, &lens)),
+            None => return false,
+        }
+        true
+    }
+
+    /// Looks at the next `steps` buckets, and removes the entries that read as absent ones. Answers how many went. For
+    /// whoever has time between decisions: a table that nobody asks is otherwise never swept.
+    pub fn sweep(&mut self, shapes: &Shapes, budgets: &Budgets, now: Now, steps: usize) -> usize {
+        let rules = Rules { shapes, budgets, now: self.advance(now) };
+        let gone = self.sweep_but(&[], rules, steps.min(self.store.buckets()));
+        self.store.tidy();
+        gone
+    }
+
+    /// Forgets everything, and gives the keys' room back: the partition is no longer ours.
+    pub fn clear(&mut self, shapes: &Shapes, budgets: &Budgets) {
+        for entry in self.store.iter() {
+            budgets.give(shapes.get(entry.state.shape()).domain);
+        }
+        self.store = Store::new();
+    }
+
+    /// Keys that have an entry.
+    pub fn len(&self) -> usize {
+        self.store.len()
+    }
+
+    /// Whether no key has an entry.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Bytes on the heap for all entries and their states. Walks the table: for tests and diagnosis.
+    pub fn allocated_bytes(&self) -> usize {
+        self.store.allocated_bytes() + self.store.iter().map(|entry| entry.state.allocated_bytes()).sum::<usize>()
+    }
+
+    fn decide_legs(&mut self, legs: &[Leg], rules: Rules<'_>, out: &mut Decided) -> Result<bool, Undecided> {
+        let mut places = Places::new();
+        let mut allowed = true;
+        for (index, leg) in legs.iter().enumerate() {
+            let untold = |why| Undecided { leg: index, why };
+            let (decision, place) = self.weigh_leg(leg, cost_before(legs, index), rules).map_err(untold)?;
+            allowed &= decision.allowed || leg.shadow;
+            out.legs.push(decision);
+            places.push(place);
+        }
+        if allowed {
+            self.make_room(legs, &mut places, rules)?;
+            self.charge_legs(legs, &places, rules, &mut out.charges);
+        } else {
+            self.answer_uncharged(legs, &places, rules, &mut out.legs);
+        }
+        Ok(allowed)
+    }
+
+    /// What one leg says on top of what earlier legs spend of the same key, and where its charge would go.
+    #[inline]
+    fn weigh_leg(&mut self, leg: &Leg, before: u64, rules: Rules<'_>) -> Result<(LegDecision, Place), WhyUndecided> {
+        let counted = match rules.shapes.terms(leg.shape) {
+            Terms::Unlimited => return Ok((LegDecision::UNLIMITED, Place::Nowhere)),
+            Terms::Zero => return Ok((LegDecision::ZERO, Place::Nowhere)),
+            Terms::Counted(counted) => counted,
+        };
+        let lens = rules.lens(leg, counted);
+        if !counted.can_tell(rules.now) {
+            let untold = (lens.read_fresh().weigh(0), Place::Nowhere);
+            return if leg.shadow { Ok(untold) } else { Err(WhyUndecided::NoClusterTime) };
+        }
+        let slot = self.find(&lens, leg.shape, rules);
+        let state = slot.map(|slot| &self.store.get(slot).state);
+        let decision = weigh(&lens, state, leg, leg.cost.saturating_add(before));
+        let place =
+            if leg.cost > 0 && decision.allowed { slot.map_or(Place::New, Place::Held) } else { Place::Nowhere };
+        Ok((decision, place))
+    }
+
+    /// Finds a key's entry and readies it to be read through `lens`.
+    #[inline]
+    fn find(&mut self, lens: &Lens<'_>, shape: ShapeId, rules: Rules<'_>) -> Option<Slot> {
+        let slot = self.store.find(lens.key)?;
+        let state = &mut self.store.get_mut(slot).state;
+        if state.shape() == shape {
+            state.refresh(lens);
+        } else {
+            self.convert(slot, lens, shape, rules);
+        }
+        Some(slot)
+    }
+
+    #[cold]
+    fn convert(&mut self, slot: Slot, lens: &Lens<'_>, shape: ShapeId, rules: Rules<'_>) {
+        self.mark = self.mark.next();
+        let state = &mut self.store.get_mut(slot).state;
+        let from = state.shape();
+        rules.budgets.transfer(rules.shapes.get(from).domain, rules.shapes.get(shape).domain);
+        *state = convert::converted(state.clone(), rules.shapes.counted(from), shape, lens, self.mark);
+    }
+
+    /// Takes room for all keys that are new, or for none.
+    fn make_room(&mut self, legs: &[Leg], places: &mut Places, rules: Rules<'_>) -> Result<(), Undecided> {
+        let mut taken: SmallVec<[DomainId; 4]> = SmallVec::new();
+        for (index, leg) in legs.iter().enumerate() {
+            let made_before = (0..index).any(|other| places[other] == Place::New && legs[other].key == leg.key);
+            if places[index] != Place::New || made_before {
+                continue;
+            }
+            if self.take_room(legs, leg, rules) {
+                taken.push(rules.domain(leg.shape));
+            } else if leg.shadow {
+                places[index] = Place::Nowhere;
+            } else {
+                taken.iter().for_each(|&domain| rules.budgets.give(domain));
+                return Err(Undecided { leg: index, why: WhyUndecided::TableFull });
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes room for the key of `leg`, if need be after a bounded search for entries that can go. The entries that the
+    /// check's own legs were found at stay.
+    fn take_room(&mut self, legs: &[Leg], leg: &Leg, rules: Rules<'_>) -> bool {
+        let domain = rules.domain(leg.shape);
+        if rules.budgets.take(domain) {
+            return true;
+        }
+        self.sweep_but(legs, rules, FULL_SWEEP_BUCKETS.min(self.store.buckets()));
+        rules.budgets.take(domain)
+    }
+
+    /// Charges all legs that have a place: first the entries that are there, since making one may move the others.
+    fn charge_legs(&mut self, legs: &[Leg], places: &Places, rules: Rules<'_>, charges: &mut SmallVec<[Charge; 2]>) {
+        for (leg, place) in legs.iter().zip(places) {
+            if let (Place::Held(slot), Terms::Counted(counted)) = (*place, rules.shapes.terms(leg.shape)) {
+                charges.push(self.charge(slot, leg, &rules.lens(leg, counted)));
+            }
+        }
+        for (leg, place) in legs.iter().zip(places) {
+            if let (Place::New, Terms::Counted(counted)) = (*place, rules.shapes.terms(leg.shape)) {
+                charges.push(self.charge_new(leg, &rules.lens(leg, counted)));
+            }
+        }
+    }
+
+    /// Charges an entry that is there.
+    #[inline]
+    fn charge(&mut self, slot: Slot, leg: &Leg, lens: &Lens<'_>) -> Charge {
+        self.seq += 1;
+        let fresh = self.mark.next();
+        let state = &mut self.store.get_mut(slot).state;
+        let trace = state.charge(lens, leg.cost, fresh);
+        let mark = state.mark();
+        if mark == fresh {
+            self.mark = fresh;
+        }
+        Charge { key: leg.key, trace, cost: leg.cost, seq: self.seq, shape: leg.shape, mark }
+    }
+
+    /// Makes the entry of a key that has room, unless an earlier leg just did, and charges it.
+    fn charge_new(&mut self, leg: &Leg, lens: &Lens<'_>) -> Charge {
+        if let Some(slot) = self.store.find(&leg.key) {
+            return self.charge(slot, leg, lens);
+        }
+        self.mark = self.mark.next();
+        self.seq += 1;
+        self.owed += OWED_PER_KEY;
+        let mut state = absent(lens, leg, self.mark);
+        let trace = state.charge(lens, leg.cost, self.mark);
+        self.store.insert(Entry { key: leg.key, state });
+        Charge { key: leg.key, trace, cost: leg.cost, seq: self.seq, shape: leg.shape, mark: self.mark }
+    }
+
+    /// Puts a key's usage in place of what was known of it; false when the key is new and its domain has no room.
+    pub(crate) fn replace(
+        &mut self,
+        ends: Ends,
+        shape: ShapeId,
+        lens: &Lens<'_>,
+        shapes: &Shapes,
+        budgets: &Budgets,
+    ) -> bool {
+        self.remove(lens.key, shapes, budgets);
+        if !budgets.take(shapes.get(shape).domain) {
+            return false;
+        }
+        self.mark = self.mark.next();
+        let state = State::between(ends, shape, self.mark, lens);
+        self.store.insert(Entry { key: *lens.key, state });
+        true
+    }
+
+    pub(crate) fn remove(&mut self, key: &Fingerprint, shapes: &Shapes, budgets: &Budgets) {
+        if let Some(entry) = self.store.remove(key) {
+            budgets.give(shapes.get(entry.state.shape()).domain);
+        }
+    }
+
+    /// After a denial, the legs that would have admitted tell what stands, for nothing was charged.
+    fn answer_uncharged(
+        &self,
+        legs: &[Leg],
+        places: &Places,
+        rules: Rules<'_>,
+        decisions: &mut SmallVec<[LegDecision; 2]>,
+    ) {
+        for ((leg, place), decision) in legs.iter().zip(places).zip(decisions) {
+            let Terms::Counted(counted) = rules.shapes.terms(leg.shape) else { continue };
+            let state = match *place {
+                Place::Nowhere => continue,
+                Place::New => None,
+                Place::Held(slot) => Some(&self.store.get(slot).state),
+            };
+            *decision = weigh(&rules.lens(leg, counted), state, leg, 0);
+        }
+    }
+
+    fn pay_for_sweeping(&mut self, rules: Rules<'_>) {
+        self.owed += OWED_PER_DECISION;
+        if self.owed >= SWEEP_BUCKETS {
+            let steps = std::mem::take(&mut self.owed);
+            self.sweep_but(&[], rules, steps);
+            self.store.tidy();
+        }
+    }
+
+    /// Removes entries that read as absent ones from the next `steps` buckets, but none that `legs` ask about.
+    fn sweep_but(&mut self, legs: &[Leg], rules: Rules<'_>, steps: usize) -> usize {
+        self.store.visit(steps, |entry| {
+            let shape = entry.state.shape();
+            let lens = Lens { counted: rules.shapes.counted(shape), basis: Basis::Hi, key: &entry.key, now: rules.now };
+            let goes = lens.is_fresh(entry.state.view(Basis::Hi)) && legs.iter().all(|leg| leg.key != entry.key);
+            if goes {
+                rules.budgets.give(rules.domain(shape));
+            }
+            goes
+        })
+    }
+
+    /// `now`, but no earlier than the latest time so far, which it then is.
+    pub(crate) fn advance(&mut self, now: Now) -> Now {
+        let now = self.clamp(now);
+        self.last = now.moment;
+        self.last_wall = now.wall.or(self.last_wall);
+        now
+    }
+
+    pub(crate) fn clamp(&self, now: Now) -> Now {
+        let wall = now.wall.map(|wall| self.last_wall.map_or(wall, |last| wall.max(last)));
+        Now { moment: now.moment.max(self.last), wall }
+    }
+}
+
+impl Default for Table {
+    fn default() -> Table {
+        Table::new()
+    }
+}
+
+impl<'a> Rules<'a> {
+    #[inline]
+    fn lens(&self, leg: &'a Leg, counted: &'a crate::terms::Counted) -> Lens<'a> {
+        Lens { counted, basis: self.shapes.get(leg.shape).basis, key: &leg.key, now: self.now }
+    }
+
+    fn domain(&self, shape: ShapeId) -> DomainId {
+        self.shapes.get(shape).domain
+    }
+}
+
+/// What `cost` meets: the entry's state, or, without one, what an absent key reads.
+#[inline]
+fn weigh(lens: &Lens<'_>, state: Option<&State>, leg: &Leg, cost: u64) -> LegDecision {
+    match (state, leg.absent, lens.basis) {
+        (Some(state), ..) => lens.read(state.view(lens.basis)).weigh(cost),
+        (None, Absent::Fresh, _) | (None, Absent::FullAsOf(_), Basis::Lo) => lens.read_fresh().weigh(cost),
+        (None, Absent::FullAsOf(_), Basis::Hi) => {
+            let most = lens.most_used_by(leg.absent);
+            most.as_ref().map_or_else(|| lens.read_fresh(), |most| lens.read(most.view())).weigh(cost)
+        }
+    }
+}
+
+/// The state of a key that has no entry. Where it may have been used to the full, a limit that decides on the most takes
+/// it as used; one that decides on the least keeps both ends, for a later change of the limit may ask for the other.
+fn absent(lens: &Lens<'_>, leg: &Leg, mark: Mark) -> State {
+    let (lo, hi) = match (lens.most_used_by(leg.absent), lens.basis) {
+        (None, _) => return State::exact(lens.fresh(), leg.shape, mark),
+        (Some(most), Basis::Hi) => return State::exact(most, leg.shape, mark),
+        (Some(most), Basis::Lo) => (lens.fresh(), most),
+    };
+    State::between(Ends { lo, hi }, leg.shape, mark, lens)
+}
+
+/// What earlier legs of the check spend of the same key. A shadow leg takes nothing away from an enforced one.
+fn cost_before(legs: &[Leg], index: usize) -> u64 {
+    let leg = &legs[index];
+    let earlier = legs[..index].iter().filter(|other| other.key == leg.key && (leg.shadow || !other.shadow));
+    earlier.fold(0, |sum, other| sum.saturating_add(other.cost))
+}
