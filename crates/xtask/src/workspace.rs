@@ -28,6 +28,10 @@ pub struct Package {
     pub member: bool,
     /// Runs inside the compiler: it never becomes part of what we ship.
     pub proc_macro: bool,
+    /// Where its `Cargo.toml` lies.
+    pub folder: PathBuf,
+    /// What its manifest asks for, as code spells it: renamed, with underscores.
+    pub asks_for: Vec<String>,
     /// Root files of its libraries, binaries, tests, benches, examples and build script.
     pub roots: Vec<PathBuf>,
     /// Has at least one bench of its own.
@@ -115,6 +119,7 @@ impl Package {
     }
 
     fn from_json(package: &Value, member: bool) -> Result<Package> {
+        let manifest = PathBuf::from(text(package, "manifest_path")?);
         let targets = array(package, "targets")?;
         let is = |target: &Value, kind: &str| target["kind"].as_array().is_some_and(|all| all.contains(&kind.into()));
         Ok(Package {
@@ -123,6 +128,8 @@ impl Package {
             licence: package["license"].as_str().map(str::to_owned),
             member,
             proc_macro: targets.iter().any(|target| is(target, "proc-macro")),
+            folder: manifest.parent().context("a manifest lies in a folder")?.to_path_buf(),
+            asks_for: array(package, "dependencies")?.iter().map(spelling).collect::<Result<_>>()?,
             roots: targets.iter().map(|target| Ok(PathBuf::from(text(target, "src_path")?))).collect::<Result<_>>()?,
             has_benches: targets.iter().any(|target| is(target, "bench")),
             dependencies: Vec::new(),
@@ -137,6 +144,12 @@ impl Dependency {
             normal: array(edge, "dep_kinds")?.iter().any(|kind| kind["kind"].is_null()),
         })
     }
+}
+
+/// How code calls a dependency: by its new name where it has one.
+fn spelling(dependency: &Value) -> Result<String> {
+    let name = dependency["rename"].as_str().map_or_else(|| text(dependency, "name"), |name| Ok(name.to_owned()));
+    Ok(name?.replace('-', "_"))
 }
 
 fn array<'a>(value: &'a Value, field: &str) -> Result<&'a Vec<Value>> {
@@ -172,7 +185,8 @@ pub mod made_up {
         let name = name.trim_start_matches("macro:");
         let licence = if licence.is_empty() { Value::Null } else { licence.into() };
         json!({
-            "id": name, "name": name, "version": "1.0.0", "license": licence,
+            "id": name, "name": name, "version": "1.0.0", "license": licence, "dependencies": [],
+            "manifest_path": format!("crates/{name}/Cargo.toml"),
             "targets": [{ "kind": [kind], "src_path": format!("crates/{name}/src/lib.rs") }],
         })
     }

@@ -8,6 +8,7 @@ mod lengths;
 mod plain_text;
 mod source;
 mod tree;
+mod unused;
 mod words;
 
 use std::fmt;
@@ -27,6 +28,7 @@ struct Rule {
 const RULES: &[Rule] = &[
     Rule { asks: "every file opens with its idea", check: heads::missing },
     Rule { asks: "every file is part of the build", check: dead_files::unreachable },
+    Rule { asks: "what a manifest asks for is used", check: unused::dependencies },
     Rule { asks: "a function fits on a screen", check: lengths::too_long },
     Rule { asks: "types are named for what they are", check: words::vague_types },
     Rule { asks: "what is left to do has an issue", check: words::unnumbered_reminders },

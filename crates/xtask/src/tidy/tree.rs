@@ -15,8 +15,18 @@ pub struct Tree {
     pub files: Vec<File>,
     /// Files that cargo builds by themselves: the roots of libraries, binaries, tests, benches, build scripts.
     pub roots: Vec<String>,
+    /// What our manifests ask for.
+    pub asked_for: Vec<AskedFor>,
     /// The errands' own list of long functions; see `lengths`.
     pub long_functions: String,
+}
+
+/// One dependency in one of our manifests.
+pub struct AskedFor {
+    /// The folder of the manifest, from the root of the tree.
+    pub folder: String,
+    /// As code spells it.
+    pub name: String,
 }
 
 /// One file.
@@ -40,8 +50,9 @@ impl Tree {
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let roots = workspace.members().flat_map(|package| &package.roots);
         let roots = roots.map(|path| from_root(root, path)).collect::<Result<_>>()?;
+        let asked_for = asked_for(root, workspace)?;
         let long_functions = fs::read_to_string(root.join(super::lengths::LIST)).unwrap_or_default();
-        Ok(Tree { files, roots, long_functions })
+        Ok(Tree { files, roots, asked_for, long_functions })
     }
 
     /// The files that hold Rust, with their text.
@@ -69,8 +80,17 @@ impl Tree {
             size: text.len() as u64,
             text: Some((*text).to_owned()),
         };
-        Tree { files: files.iter().map(file).collect(), roots, long_functions: String::new() }
+        Tree { files: files.iter().map(file).collect(), roots, asked_for: Vec::new(), long_functions: String::new() }
     }
+}
+
+fn asked_for(root: &Path, workspace: &Workspace) -> Result<Vec<AskedFor>> {
+    let mut asked_for = Vec::new();
+    for package in workspace.members() {
+        let folder = from_root(root, &package.folder)?;
+        asked_for.extend(package.asks_for.iter().map(|name| AskedFor { folder: folder.clone(), name: name.clone() }));
+    }
+    Ok(asked_for)
 }
 
 fn read_folder(root: &Path, folder: &Path, files: &mut Vec<File>) -> Result<()> {
