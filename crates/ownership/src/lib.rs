@@ -3,10 +3,17 @@
 
 mod check;
 pub mod cluster_time;
+mod floor;
 pub mod lease;
+mod partition;
+mod records;
 mod route;
 mod session;
+mod strip;
 
 pub use check::{Answer, Check, CheckId, CheckLeg, MAX_LEGS, Unknown, Verdict};
+pub use floor::Floor;
+pub use partition::{Cancelled, LeaseBound, Partition};
+pub use records::{CHARGED_RECORDS_MAX, FREE_RECORDS_MAX, RECORD_HORIZON};
 pub use route::{Owner, Route, Routes};
 pub use session::{Epoch, SessionId};

@@ -1,0 +1,386 @@
+//! One partition at one node: the one place where a check is decided. The shell locks it (the lock is the partition's
+//! *gate*), hands in checks and a reading of the clock, and carries the answers away; nothing in here waits or knows who
+//! asked. Whoever is not the owner, or not for long enough, says so and spends nothing.
+
+use limits::{Absent, Algorithm, Align, Book, Decided, Leg, Moment, Now, Rate, Span, Table, Undecided, WhyUndecided};
+use smallvec::SmallVec;
+
+use crate::check::{Answer, Check, CheckId, CheckLeg, MAX_LEGS, Unknown, Verdict};
+use crate::floor::Floor;
+use crate::records::{Ending, Fate, Recall, Records, Slot};
+use crate::session::{Epoch, SessionId};
+
+/// Until when answers may be given, and in whose name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseBound {
+    /// The session that holds the lease. A partition that was activated for another session of the same process does not
+    /// live off this one's lease (S5).
+    pub session: SessionId,
+    /// The reading of the holder's clock at which the lease ends.
+    pub end: Moment,
+    /// How long an answer may be under way and still be believed: `D_max (1 + 3 rho)`. An owner decides only if an
+    /// answer given now is dead before the lease is.
+    pub margin: Span,
+}
+
+/// What a cancel found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cancelled {
+    /// A decision, whose charges (possibly none) were taken back, now or by an earlier cancel.
+    Undone,
+    /// Nothing yet: a tombstone now waits for the check.
+    Tombstone,
+    /// A question that its caller has settled by a debt: what was booked stays.
+    Settled,
+    /// This node does not own the partition, and holds no charge that could be taken back.
+    NotOwner,
+}
+
+/// The state of one partition at one node, active or not.
+///
+/// # The gate
+///
+/// Every method runs under the partition's lock. What is read *inside* it: the limit [`Book`], because entries of the
+/// table may carry shape ids that a book loaded before the lock does not know; the lease, because it may have ended while
+/// the lock was waited for; and for the same reason the clock, unless nobody had to wait.
+#[derive(Debug)]
+pub struct Partition {
+    state: State,
+    /// The newest epoch that this node has heard of; the epoch of the reign while active.
+    epoch: Epoch,
+    /// The epoch of the last reign this node began here.
+    reign: Epoch,
+    floor: Floor,
+    table: Table,
+    records: Records,
+    last: Now,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    NotOwner { hint: Option<SessionId> },
+    Active { session: SessionId },
+}
+
+/// Buffers that one batch reuses from check to check.
+#[derive(Default)]
+struct Scratch {
+    legs: SmallVec<[Leg; 2]>,
+    decided: Decided,
+}
+
+impl Partition {
+    /// A partition that nobody is known to own.
+    pub fn vacant() -> Partition {
+        Partition {
+            state: State::NotOwner { hint: None },
+            epoch: Epoch(0),
+            reign: Epoch(0),
+            floor: Floor::Fresh,
+            table: Table::new(),
+            records: Records::new(0),
+            last: Now::at(Moment::ZERO),
+        }
+    }
+
+    /// Begins a reign: from now on `session` decides here, reading absent keys through `floor`. The partition must not
+    /// be active, and `epoch` must be above that of every reign before and not below any that was heard of; otherwise
+    /// nothing happens, for whoever is appointed at an older epoch is not appointed.
+    pub fn activate(&mut self, epoch: Epoch, session: SessionId, floor: Floor) {
+        debug_assert!(!self.is_active(), "S8: a reign ends before the next begins");
+        debug_assert!(epoch > self.reign, "S2: epochs of a partition only rise");
+        if self.is_active() || epoch <= self.reign || epoch < self.epoch {
+            return;
+        }
+        debug_assert!(self.table.is_empty() && self.records.len() == 0, "S5: no memory of one session serves another");
+        self.state = State::Active { session };
+        self.epoch = epoch;
+        self.reign = epoch;
+        self.floor = floor;
+        self.records = Records::new(session.nonce);
+        self.last = later(self.last, Now::at(floor.since()));
+    }
+
+    /// Ends the reign, if there is one, and takes note of who is believed to own the partition at `epoch`. All state is
+    /// dropped and the domains get the room of its keys back. A notice that is older than what is known is ignored.
+    ///
+    /// Stopping is always safe: a hint suffices for it, where activating needs the log.
+    pub fn deactivate(&mut self, epoch: Epoch, hint: Option<SessionId>, book: &impl Book) {
+        if epoch < self.epoch {
+            return;
+        }
+        if self.is_active() {
+            self.table.clear(book.shapes(), book.budgets());
+            self.records = Records::new(0);
+        }
+        self.state = State::NotOwner { hint };
+        self.epoch = epoch;
+    }
+
+    /// Decides a batch, in order, and appends one answer per check to `out`. `now` is read once per batch by the caller.
+    ///
+    /// Time here is the later of `now` and the last reading this partition acted on, so that the moments of decisions
+    /// never go back. Not the owner, or a lease that ends too soon: every check is told so, and nothing is spent. A
+    /// question that is known gets its recorded answer. Everything else is decided by the table, all legs or none.
+    pub fn decide_batch(
+        &mut self,
+        checks: &[Check],
+        book: &impl Book,
+        now: Now,
+        lease: &LeaseBound,
+        out: &mut Vec<Answer>,
+    ) {
+        let now = self.advance(now);
+        if let Some(bar) = self.bar(now, lease) {
+            out.extend(checks.iter().map(|_| bar.clone()));
+            return;
+        }
+        let mut scratch = Scratch::default();
+        out.extend(checks.iter().map(|check| self.answer(check, book, now, &mut scratch)));
+    }
+
+    /// Takes back exactly what the check `id` charged, or leaves a tombstone that keeps it from being charged when it
+    /// arrives after its cancel. The caller promises to discard any answer to `id`. Cancelling twice changes nothing.
+    pub fn cancel(&mut self, id: CheckId, book: &impl Book, now: Now) -> Cancelled {
+        if !self.is_active() {
+            return Cancelled::NotOwner;
+        }
+        let now = self.advance(now);
+        match self.records.end(id, Fate::Cancelled, now.moment) {
+            Ending::Decided(slot) => {
+                undo(&mut self.table, &self.records, slot, book, now);
+                Cancelled::Undone
+            }
+            Ending::Cancelled => Cancelled::Undone,
+            Ending::Settled => Cancelled::Settled,
+            Ending::Unknown { .. } => Cancelled::Tombstone,
+        }
+    }
+
+    /// Books what a caller spent under `id` without waiting for the answer: afterwards exactly `legs` are charged on
+    /// that question's account, whether or not the check was decided, denied or cancelled before, and no later attempt
+    /// is charged again. Does nothing a second time, nor where the question may already be charged under a record that
+    /// was lost for space. Limits that the book does not know are passed over. Returns whether anything was booked.
+    pub fn debt(&mut self, id: CheckId, legs: &[CheckLeg], book: &impl Book, now: Now) -> bool {
+        if !self.is_active() {
+            return false;
+        }
+        let now = self.advance(now);
+        match self.records.end(id, Fate::Settled, now.moment) {
+            Ending::Decided(slot) => undo(&mut self.table, &self.records, slot, book, now),
+            Ending::Cancelled | Ending::Unknown { perhaps_lost: false } => {}
+            Ending::Settled | Ending::Unknown { perhaps_lost: true } => return false,
+        }
+        let (mut booked, floor) = (false, self.floor);
+        for leg in legs.iter().filter_map(|leg| resolve(leg, floor, book)) {
+            booked |= self.table.force(&leg, book.shapes(), book.budgets(), now);
+        }
+        booked
+    }
+
+    /// Forgets keys that are as fresh ones, and records whose time is over: at most `steps` of each are looked at.
+    /// Returns how many were forgotten. No decision depends on it (law 4).
+    pub fn sweep(&mut self, book: &impl Book, now: Now, steps: usize) -> usize {
+        if !self.is_active() {
+            return 0;
+        }
+        let now = self.advance(now);
+        self.table.sweep(book.shapes(), book.budgets(), now, steps) + self.records.sweep(now.moment, steps)
+    }
+
+    /// What every key of this partition has used, as a successor would have to know it; for handing a partition over.
+    pub fn export<'a>(&'a self, book: &'a impl Book, now: Now) -> impl Iterator<Item = limits::Usage> + 'a {
+        self.table.export(book.shapes(), later(self.last, now))
+    }
+
+    /// The newest epoch of this partition that this node has heard of; while active, the epoch it decides at.
+    pub const fn epoch(&self) -> Epoch {
+        self.epoch
+    }
+
+    /// The session that decides here, or `None` when this node is not the owner.
+    pub const fn session(&self) -> Option<SessionId> {
+        match self.state {
+            State::Active { session } => Some(session),
+            State::NotOwner { .. } => None,
+        }
+    }
+
+    /// Whether this node decides here, its lease permitting.
+    pub const fn is_active(&self) -> bool {
+        self.session().is_some()
+    }
+
+    /// The latest reading that this partition acted on: after a batch, the time at which it was decided.
+    pub const fn last(&self) -> Now {
+        self.last
+    }
+
+    /// Keys that have an entry.
+    pub fn keys(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Moves this partition's time on to `now`, or leaves it where it is when `now` is earlier.
+    fn advance(&mut self, now: Now) -> Now {
+        self.last = later(self.last, now);
+        self.floor = self.floor.with_cluster_time(self.last);
+        self.last
+    }
+
+    /// Why nothing can be decided here at all, if so.
+    fn bar(&self, now: Now, lease: &LeaseBound) -> Option<Answer> {
+        let session = match self.state {
+            State::NotOwner { hint } => return Some(Answer::NotOwner { epoch: self.epoch, hint }),
+            State::Active { session } => session,
+        };
+        let covered = session == lease.session && now.moment.saturating_add(lease.margin) <= lease.end;
+        (!covered).then_some(Answer::Unknown(Unknown::Lease))
+    }
+
+    fn answer(&mut self, check: &Check, book: &impl Book, now: Now, scratch: &mut Scratch) -> Answer {
+        debug_assert!(self.is_active() && self.epoch == self.reign, "S1: who decides is appointed at this epoch");
+        debug_assert!(now.moment >= self.floor.since(), "S3: reigns are disjoint");
+        if check.is_peek() {
+            return self.decide(check, book, now, scratch).map_or_else(Answer::Unknown, Answer::Decided);
+        }
+        match self.records.recall(check, now.moment) {
+            Recall::Unasked => self.decide_and_keep(check, book, now, scratch),
+            Recall::Decided(verdict) => Answer::Decided(verdict),
+            Recall::Over | Recall::Lost => Answer::Unknown(Unknown::Record),
+            Recall::OtherQuestion => Answer::IdReused,
+        }
+    }
+
+    fn decide_and_keep(&mut self, check: &Check, book: &impl Book, now: Now, scratch: &mut Scratch) -> Answer {
+        match self.decide(check, book, now, scratch) {
+            Ok(verdict) => {
+                self.records.keep(check, &verdict, &scratch.decided.charges, now.moment);
+                Answer::Decided(verdict)
+            }
+            Err(unknown) => Answer::Unknown(unknown),
+        }
+    }
+
+    /// Decides anew. On an error nothing has changed.
+    fn decide(&mut self, check: &Check, book: &impl Book, now: Now, scratch: &mut Scratch) -> Result<Verdict, Unknown> {
+        if check.legs.len() > MAX_LEGS {
+            return Err(Unknown::Policy);
+        }
+        scratch.legs.clear();
+        for leg in &check.legs {
+            scratch.legs.push(resolve(leg, self.floor, book).ok_or(Unknown::Policy)?);
+        }
+        let allowed = self
+            .table
+            .decide(&scratch.legs, book.shapes(), book.budgets(), now, &mut scratch.decided)
+            .map_err(unknown)?;
+        let recovering = !allowed && self.only_the_floor_refuses(scratch, book, now);
+        Ok(Verdict { allowed, replayed: false, recovering, legs: std::mem::take(&mut scratch.decided.legs) })
+    }
+
+    /// Whether every limit that refused would have admitted, had the takeover not left its use unknown.
+    fn only_the_floor_refuses(&self, scratch: &Scratch, book: &impl Book, now: Now) -> bool {
+        if self.floor == Floor::Fresh {
+            return false;
+        }
+        let legs = scratch.legs.iter().zip(&scratch.decided.legs);
+        legs.filter(|(leg, said)| !leg.shadow && !said.allowed).all(|(leg, _)| self.floor_refuses(leg, book, now))
+    }
+
+    /// Whether this leg was refused because of the floor, and would not have been because of what was spent since.
+    ///
+    /// A window under the floor admits nothing, so its key has no entry: it is enough to ask what a fresh key would have
+    /// said. A bucket admits at its rate from the start, and its entry stands on the floor: at the moment when the
+    /// floor has worn off, what is left in use is exactly what was spent since the takeover.
+    fn floor_refuses(&self, leg: &Leg, book: &impl Book, now: Now) -> bool {
+        let Absent::FullAsOf(at) = leg.absent else { return false };
+        let shape = book.shapes().get(leg.shape);
+        let Some(rate) = shape.rate else { return false };
+        let admits = |leg: &Leg, now| self.table.peek(leg, book.shapes(), now).is_ok_and(|said| said.allowed);
+        let fresh = Leg { absent: Absent::Fresh, ..*leg };
+        match shape.algorithm {
+            Algorithm::TokenBucket { burst } => {
+                let worn_off = at.moment.saturating_add(time_to_fill(rate, burst));
+                now.moment < worn_off && admits(leg, Now { moment: worn_off, ..now })
+            }
+            Algorithm::SlidingLog { .. } | Algorithm::FixedWindow { align: Align::First } => {
+                now.moment < at.moment.saturating_add(rate.period()) && admits(&fresh, now)
+            }
+            Algorithm::FixedWindow { align: Align::Epoch | Align::Hashed } => admits(&fresh, now),
+        }
+    }
+}
+
+/// The leg as the table reads it, or `None` when the book does not know its limit.
+fn resolve(leg: &CheckLeg, floor: Floor, book: &impl Book) -> Option<Leg> {
+    let entry = book.limit(leg.limit)?;
+    let absent = floor.absent(book.shapes().get(entry.shape).basis, entry.allotted_at);
+    Some(Leg { shape: entry.shape, key: leg.key, cost: leg.cost, absent, shadow: leg.shadow })
+}
+
+/// Takes back the charges of one record (law 8: exactly those).
+fn undo(table: &mut Table, records: &Records, slot: Slot, book: &impl Book, now: Now) {
+    for charge in records.charges(slot) {
+        table.undo(charge, book.shapes(), now);
+    }
+}
+
+/// The later of two readings of one clock. Cluster time goes along: shifted by as much as the reading is moved, never
+/// back, and carried on when it is not known any more.
+fn later(last: Now, now: Now) -> Now {
+    let moment = last.moment.max(now.moment);
+    let heard = now.wall.map(|wall| wall.saturating_add(moment.since(now.moment)));
+    let wall = match (last.wall, heard) {
+        (Some(before), Some(heard)) => Some(before.max(heard)),
+        (Some(before), None) => Some(before.saturating_add(moment.since(last.moment))),
+        (None, heard) => heard,
+    };
+    Now { moment, wall }
+}
+
+/// How long an empty bucket takes to fill, rounded up; for ever at a rate of zero.
+fn time_to_fill(rate: Rate, burst: u64) -> Span {
+    if rate.amount() == 0 {
+        return Span::MAX;
+    }
+    let nanos = (u128::from(rate.period().as_nanos()) * u128::from(burst)).div_ceil(u128::from(rate.amount()));
+    Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+fn unknown(undecided: Undecided) -> Unknown {
+    match undecided.why {
+        WhyUndecided::TableFull => Unknown::TableFull { leg: undecided.leg as u8 },
+        WhyUndecided::NoClusterTime => Unknown::Clock,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use limits::WallTime;
+
+    use super::*;
+
+    const fn at(moment: u64, wall: u64) -> Now {
+        Now::with_wall(Moment::from_nanos(moment), WallTime::from_unix_nanos(wall))
+    }
+
+    #[test]
+    fn a_clock_that_goes_back_stands_still_and_cluster_time_stands_still_with_it() {
+        assert_eq!(later(at(100, 1_100), at(70, 1_070)), at(100, 1_100));
+        assert_eq!(later(at(100, 1_100), at(130, 1_130)), at(130, 1_130));
+    }
+
+    #[test]
+    fn cluster_time_that_is_steered_back_waits_and_never_falls() {
+        assert_eq!(later(at(100, 1_100), at(130, 1_090)), at(130, 1_100));
+        assert_eq!(later(at(100, 1_100), at(130, 1_120)), at(130, 1_120), "slower than the clock is not back");
+    }
+
+    #[test]
+    fn cluster_time_once_heard_of_is_carried_on_and_never_invented() {
+        assert_eq!(later(at(100, 1_100), Now::at(Moment::from_nanos(130))), at(130, 1_130));
+        assert_eq!(later(Now::at(Moment::from_nanos(100)), at(70, 1_070)), at(100, 1_100));
+        assert_eq!(later(Now::at(Moment::ZERO), Now::at(Moment::from_nanos(5))), Now::at(Moment::from_nanos(5)));
+    }
+}
