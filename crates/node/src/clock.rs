@@ -1,0 +1,47 @@
+//! The only clock reads of this shell. Everything below it takes time as an argument; everything in it asks here, so that
+//! what decides a lease, a probe or a deadline is one clock, and clock faults reach it in tests. Linux only.
+
+use limits::{Moment, WallTime};
+
+/// This node's boot-time clock: it runs on while the machine sleeps, and nobody can set it.
+pub(crate) fn now() -> Moment {
+    Moment::from_nanos(read(libc::CLOCK_BOOTTIME))
+}
+
+/// The machine's idea of the time of day. Only a leader that has to set cluster time after a full restart may ask: a
+/// node's own wall clock decides nothing.
+#[allow(dead_code, reason = "its one caller is the lease clock of a leader")]
+pub(crate) fn wall() -> WallTime {
+    WallTime::from_unix_nanos(read(libc::CLOCK_REALTIME))
+}
+
+/// One reading in nanoseconds. A reading before zero (a wall clock set before 1970) counts as zero.
+#[allow(unsafe_code, reason = "std has no clock that runs on while the machine sleeps, and fault injection hooks libc")]
+fn read(clock: libc::clockid_t) -> u64 {
+    let mut reading = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: `reading` is a live, writable timespec for the whole call, and the call keeps no pointer to it.
+    let failed = unsafe { libc::clock_gettime(clock, &raw mut reading) };
+    assert_eq!(failed, 0, "Linux has had both clocks since 2.6.39");
+    let seconds = u64::try_from(reading.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(reading.tv_nsec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_boot_clock_never_goes_back() {
+        let readings: Vec<Moment> = (0..1_000).map(|_| now()).collect();
+        assert!(readings.is_sorted());
+        assert!(readings[999] > readings[0], "a thousand reads take time");
+    }
+
+    #[test]
+    fn the_wall_clock_is_in_this_century() {
+        let year_2020 = WallTime::from_unix_nanos(1_577_836_800_000_000_000);
+        let year_2100 = WallTime::from_unix_nanos(4_102_444_800_000_000_000);
+        assert!(year_2020 < wall() && wall() < year_2100);
+    }
+}
