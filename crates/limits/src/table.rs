@@ -337,13 +337,18 @@ impl Table {
         shapes: &Shapes,
         budgets: &Budgets,
     ) -> bool {
-        self.remove(lens.key, shapes, budgets);
-        if !budgets.take(shapes.get(shape).domain) {
-            return false;
+        let (domain, held) = (shapes.get(shape).domain, self.store.find(lens.key));
+        match held {
+            Some(slot) => budgets.transfer(shapes.get(self.store.get(slot).state.shape()).domain, domain),
+            None if budgets.take(domain) => {}
+            None => return false,
         }
         self.mark = self.mark.next();
         let state = State::between(ends, shape, self.mark, lens);
-        self.store.insert(Entry { key: *lens.key, state });
+        match held {
+            Some(slot) => self.store.get_mut(slot).state = state,
+            None => self.store.insert(Entry { key: *lens.key, state }),
+        }
         true
     }
 

@@ -1,0 +1,21 @@
+//! The laws of a limit, each as a property against a slow exact twin: it keeps every admission, forgets nothing, and
+//! knows nothing of tables, sweeping or arrival times. Cases come from a fixed seed; `PROPTEST_CASES` asks for more.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod agreement;
+// mod change;
+// mod charges;
+mod checks;
+mod cases;
+// mod clocks;
+mod expiry;
+// mod extremes;
+// mod fixtures;
+// mod floor;
+// mod interval;
+// mod oracle;
+// mod pitfalls;
+mod rooms;
+mod single;
+mod twin;
