@@ -1,0 +1,9 @@
+//! The rules of whoever asks. An ingress forwards a check once, to the owner; it asks again only where nothing was spent
+//! or under the same id; it acts on no answer that is too old or from an epoch that is over; and when its caller's time
+//! is up, each limit's failure mode answers, and the owner is told what became of the question.
+
+mod asking;
+mod combine;
+
+pub use asking::{ATTEMPTS_MAX, Asking, Delivery, Outcome, Patience, Step, WhyFailed};
+pub use combine::{After, Combined, LegResult, Said, after, combine};
