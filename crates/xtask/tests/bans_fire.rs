@@ -15,6 +15,8 @@ const BREACHES: &[(&str, &str)] = &[
     ("pub fn setting() -> Option<String> { std::env::var(\"X\").ok() }", "`std::env::var`"),
     ("pub fn text() -> Option<String> { std::fs::read_to_string(\"x\").ok() }", "`std::fs::read_to_string`"),
     ("pub fn end() { std::process::exit(0) }", "`std::process::exit`"),
+    ("pub fn instant(_: std::time::Instant) {}", "type `std::time::Instant`"),
+    ("pub fn date(_: std::time::SystemTime) {}", "type `std::time::SystemTime`"),
     ("pub fn order(_: std::collections::HashMap<u8, u8>) {}", "HashMap`"),
     ("pub fn set(_: std::collections::HashSet<u8>) {}", "HashSet`"),
     ("pub fn chance(_: std::hash::RandomState) {}", "RandomState`"),
