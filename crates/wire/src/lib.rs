@@ -1,6 +1,9 @@
 //! Protobuf on one side, domain types on the other: the only crate that knows both. It converts or refuses; it never
 //! decides, and no default here changes a meaning.
 
+pub mod forward;
+pub mod lease;
+
 /// Messages and services between nodes.
 pub mod peer {
     #![allow(missing_docs, reason = "generated; the .proto files hold the words")]

@@ -1,0 +1,366 @@
+//! Checks and answers between an ingress and an owner. What a peer sends is checked here, once: partition numbers, leg
+//! counts and amounts that no honest peer would send are refused before any machine sees them.
+
+use limits::{AMOUNT_MAX, Fingerprint, LegDecision, LimitId, Span, Wait};
+use ownership::{Answer, Check, CheckId, CheckLeg, Epoch, MAX_LEGS, SessionId, Unknown, Verdict};
+use ring::{NodeId, PartitionId};
+use smallvec::SmallVec;
+
+use crate::peer as proto;
+
+/// What a peer sent that cannot be meant. The peer's doing; nothing changed; the connection is of no further use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum MalformedForward {
+    /// A field that must be there is not.
+    #[error("{0} is missing")]
+    Missing(&'static str),
+    /// A number is outside its range.
+    #[error("{0} is out of range")]
+    OutOfRange(&'static str),
+}
+
+/// What an ingress asks of an owner.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Forwarded {
+    /// Decide; one reply is due.
+    Check(PartitionId, Check),
+    /// Undo the charge of that id; no reply.
+    Cancel(PartitionId, CheckId),
+    /// Charge without asking; no reply.
+    Debt(PartitionId, CheckId, SmallVec<[CheckLeg; 2]>),
+}
+
+/// An owner's answer with what proves its authority.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// The session that answers; `None` for a node that has none yet.
+    pub session: Option<SessionId>,
+    /// The epoch it answered under.
+    pub epoch: Epoch,
+    /// The clock value it decided at, in nanoseconds of its own boot-time clock.
+    pub clock_nanos: u64,
+    /// The policy revision it decided under.
+    pub revision: u64,
+    /// What it says.
+    pub answer: Answer,
+}
+
+/// A session on the wire.
+pub fn session_to_proto(session: SessionId) -> proto::Session {
+    proto::Session { node: session.node.0.get(), nonce: session.nonce, counter: session.counter }
+}
+
+/// A session from the wire.
+///
+/// # Errors
+///
+/// A node id of zero is out of range.
+pub fn session_from_proto(session: &proto::Session) -> Result<SessionId, MalformedForward> {
+    let node = std::num::NonZeroU64::new(session.node).ok_or(MalformedForward::OutOfRange("session.node"))?;
+    Ok(SessionId { node: NodeId(node), nonce: session.nonce, counter: session.counter })
+}
+
+/// One item of a batch on the wire.
+pub fn forwarded_to_proto(item: &Forwarded) -> proto::ForwardItem {
+    use proto::forward_item::Item;
+    let item = match item {
+        Forwarded::Check(partition, check) => Item::Check(proto::ForwardCheck {
+            partition: u32::from(partition.0),
+            id: Some(id_to_proto(check.id)),
+            attempt: u32::from(check.attempt),
+            indexed: check.indexed,
+            question: check.question,
+            legs: check.legs.iter().map(leg_to_proto).collect(),
+        }),
+        Forwarded::Cancel(partition, id) => {
+            Item::Cancel(proto::ForwardCancel { partition: u32::from(partition.0), id: Some(id_to_proto(*id)) })
+        }
+        Forwarded::Debt(partition, id, legs) => Item::Debt(proto::ForwardDebt {
+            partition: u32::from(partition.0),
+            id: Some(id_to_proto(*id)),
+            legs: legs.iter().map(leg_to_proto).collect(),
+        }),
+    };
+    proto::ForwardItem { item: Some(item) }
+}
+
+/// One item of a batch from the wire.
+///
+/// # Errors
+///
+/// [`MalformedForward`] names the field.
+pub fn forwarded_from_proto(item: proto::ForwardItem) -> Result<Forwarded, MalformedForward> {
+    use proto::forward_item::Item;
+    match item.item.ok_or(MalformedForward::Missing("item"))? {
+        Item::Check(check) => Ok(Forwarded::Check(
+            partition_from_proto(check.partition)?,
+            Check {
+                id: id_from_proto(check.id)?,
+                attempt: u8::try_from(check.attempt).map_err(|_| MalformedForward::OutOfRange("attempt"))?,
+                indexed: check.indexed,
+                question: check.question,
+                legs: legs_from_proto(&check.legs)?,
+            },
+        )),
+        Item::Cancel(cancel) => {
+            Ok(Forwarded::Cancel(partition_from_proto(cancel.partition)?, id_from_proto(cancel.id)?))
+        }
+        Item::Debt(debt) => Ok(Forwarded::Debt(
+            partition_from_proto(debt.partition)?,
+            id_from_proto(debt.id)?,
+            legs_from_proto(&debt.legs)?,
+        )),
+    }
+}
+
+/// An owner's reply on the wire.
+pub fn reply_to_proto(reply: &Reply) -> proto::ForwardReply {
+    use proto::forward_reply::Answer as Wire;
+    let answer = match &reply.answer {
+        Answer::Decided(verdict) => Wire::Verdict(proto::ForwardVerdict {
+            allowed: verdict.allowed,
+            replayed: verdict.replayed,
+            recovering: verdict.recovering,
+            legs: verdict.legs.iter().map(decision_to_proto).collect(),
+        }),
+        Answer::NotOwner { epoch: _, hint } => {
+            Wire::NotOwner(proto::ForwardNotOwner { hint: hint.map(session_to_proto) })
+        }
+        Answer::Unknown(why) => Wire::Unknown(unknown_to_proto(*why)),
+        Answer::IdReused => Wire::IdReused(true),
+    };
+    proto::ForwardReply {
+        session: reply.session.map(session_to_proto),
+        epoch: reply.epoch.0,
+        clock_nanos: reply.clock_nanos,
+        revision: reply.revision,
+        answer: Some(answer),
+    }
+}
+
+/// An owner's reply from the wire.
+///
+/// # Errors
+///
+/// [`MalformedForward`] names the field.
+pub fn reply_from_proto(reply: proto::ForwardReply) -> Result<Reply, MalformedForward> {
+    use proto::forward_reply::Answer as Wire;
+    let epoch = Epoch(reply.epoch);
+    let answer = match reply.answer.ok_or(MalformedForward::Missing("answer"))? {
+        Wire::Verdict(verdict) => Answer::Decided(verdict_from_proto(&verdict)?),
+        Wire::NotOwner(not_owner) => {
+            Answer::NotOwner { epoch, hint: not_owner.hint.as_ref().map(session_from_proto).transpose()? }
+        }
+        Wire::Unknown(why) => Answer::Unknown(unknown_from_proto(why)?),
+        Wire::IdReused(_) => Answer::IdReused,
+    };
+    Ok(Reply {
+        session: reply.session.as_ref().map(session_from_proto).transpose()?,
+        epoch,
+        clock_nanos: reply.clock_nanos,
+        revision: reply.revision,
+        answer,
+    })
+}
+
+fn id_to_proto(id: CheckId) -> proto::CheckId {
+    proto::CheckId { high: (id.0 >> 64) as u64, low: id.0 as u64 }
+}
+
+fn id_from_proto(id: Option<proto::CheckId>) -> Result<CheckId, MalformedForward> {
+    let id = id.ok_or(MalformedForward::Missing("id"))?;
+    Ok(CheckId(u128::from(id.high) << 64 | u128::from(id.low)))
+}
+
+fn partition_from_proto(partition: u32) -> Result<PartitionId, MalformedForward> {
+    let number = u16::try_from(partition).map_err(|_| MalformedForward::OutOfRange("partition"))?;
+    Ok(PartitionId(number))
+}
+
+fn leg_to_proto(leg: &CheckLeg) -> proto::ForwardLeg {
+    proto::ForwardLeg {
+        limit: leg.limit.0,
+        key_first: leg.key.0[0],
+        key_second: leg.key.0[1],
+        cost: leg.cost,
+        shadow: leg.shadow,
+    }
+}
+
+fn legs_from_proto(legs: &[proto::ForwardLeg]) -> Result<SmallVec<[CheckLeg; 2]>, MalformedForward> {
+    if legs.len() > MAX_LEGS {
+        return Err(MalformedForward::OutOfRange("legs"));
+    }
+    legs.iter().map(leg_from_proto).collect()
+}
+
+fn leg_from_proto(leg: &proto::ForwardLeg) -> Result<CheckLeg, MalformedForward> {
+    if leg.cost > AMOUNT_MAX {
+        return Err(MalformedForward::OutOfRange("cost"));
+    }
+    Ok(CheckLeg {
+        limit: LimitId(leg.limit),
+        key: Fingerprint([leg.key_first, leg.key_second]),
+        cost: leg.cost,
+        shadow: leg.shadow,
+    })
+}
+
+fn decision_to_proto(decision: &LegDecision) -> proto::ForwardLegDecision {
+    let (wait, wait_nanos) = match decision.wait {
+        Wait::Now => (0, 0),
+        Wait::After(span) => (1, span.as_nanos()),
+        Wait::Never => (2, 0),
+    };
+    proto::ForwardLegDecision {
+        allowed: decision.allowed,
+        capacity: decision.capacity,
+        remaining: decision.remaining,
+        wait,
+        wait_nanos,
+        reset_nanos: decision.reset_after.as_nanos(),
+        next_unit_nanos: decision.next_unit_after.map(Span::as_nanos),
+    }
+}
+
+fn verdict_from_proto(verdict: &proto::ForwardVerdict) -> Result<Verdict, MalformedForward> {
+    if verdict.legs.len() > MAX_LEGS {
+        return Err(MalformedForward::OutOfRange("legs"));
+    }
+    Ok(Verdict {
+        allowed: verdict.allowed,
+        replayed: verdict.replayed,
+        recovering: verdict.recovering,
+        legs: verdict.legs.iter().map(decision_from_proto).collect::<Result<_, _>>()?,
+    })
+}
+
+fn decision_from_proto(decision: &proto::ForwardLegDecision) -> Result<LegDecision, MalformedForward> {
+    let wait = match decision.wait {
+        0 => Wait::Now,
+        1 => Wait::After(Span::from_nanos(decision.wait_nanos)),
+        2 => Wait::Never,
+        _ => return Err(MalformedForward::OutOfRange("wait")),
+    };
+    Ok(LegDecision {
+        allowed: decision.allowed,
+        capacity: decision.capacity,
+        remaining: decision.remaining,
+        wait,
+        reset_after: Span::from_nanos(decision.reset_nanos),
+        next_unit_after: decision.next_unit_nanos.map(Span::from_nanos),
+    })
+}
+
+fn unknown_to_proto(why: Unknown) -> proto::ForwardUnknown {
+    let (reason, leg) = match why {
+        Unknown::Lease => (1, 0),
+        Unknown::Record => (2, 0),
+        Unknown::Policy => (3, 0),
+        Unknown::Clock => (4, 0),
+        Unknown::TableFull { leg } => (5, u32::from(leg)),
+    };
+    proto::ForwardUnknown { reason, leg }
+}
+
+fn unknown_from_proto(why: proto::ForwardUnknown) -> Result<Unknown, MalformedForward> {
+    match why.reason {
+        1 => Ok(Unknown::Lease),
+        2 => Ok(Unknown::Record),
+        3 => Ok(Unknown::Policy),
+        4 => Ok(Unknown::Clock),
+        5 => {
+            u8::try_from(why.leg).map(|leg| Unknown::TableFull { leg }).map_err(|_| MalformedForward::OutOfRange("leg"))
+        }
+        _ => Err(MalformedForward::OutOfRange("reason")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::num::NonZeroU64;
+
+    use super::*;
+
+    fn session() -> SessionId {
+        SessionId { node: NodeId(NonZeroU64::new(7).unwrap()), nonce: 11, counter: 2 }
+    }
+
+    fn leg(cost: u64) -> CheckLeg {
+        CheckLeg { limit: LimitId(3), key: Fingerprint([5, u64::MAX]), cost, shadow: true }
+    }
+
+    fn decision(wait: Wait) -> LegDecision {
+        LegDecision {
+            allowed: wait == Wait::Now,
+            capacity: 20,
+            remaining: 3,
+            wait,
+            reset_after: Span::from_millis(17),
+            next_unit_after: (wait == Wait::Now).then_some(Span::from_nanos(1)),
+        }
+    }
+
+    #[test]
+    fn every_kind_of_item_comes_back_as_it_went() {
+        let id = CheckId(u128::MAX - 5);
+        let check =
+            Check { id, attempt: 2, indexed: true, question: 9, legs: SmallVec::from_iter([leg(1), leg(AMOUNT_MAX)]) };
+        for item in [
+            Forwarded::Check(PartitionId(4095), check),
+            Forwarded::Cancel(PartitionId(0), id),
+            Forwarded::Debt(PartitionId(17), id, SmallVec::from_iter([leg(4)])),
+        ] {
+            assert_eq!(forwarded_from_proto(forwarded_to_proto(&item)), Ok(item));
+        }
+    }
+
+    #[test]
+    fn every_kind_of_answer_comes_back_as_it_went() {
+        let epoch = Epoch(8);
+        let verdict = Verdict {
+            allowed: false,
+            replayed: true,
+            recovering: true,
+            legs: [Wait::Now, Wait::After(Span::from_nanos(5)), Wait::Never].map(decision).into_iter().collect(),
+        };
+        let unknowns =
+            [Unknown::Lease, Unknown::Record, Unknown::Policy, Unknown::Clock, Unknown::TableFull { leg: 3 }];
+        let mut answers = vec![
+            Answer::Decided(verdict),
+            Answer::NotOwner { epoch, hint: Some(session()) },
+            Answer::NotOwner { epoch, hint: None },
+            Answer::IdReused,
+        ];
+        answers.extend(unknowns.map(Answer::Unknown));
+        for answer in answers {
+            let reply = Reply { session: Some(session()), epoch, clock_nanos: 5, revision: 6, answer };
+            assert_eq!(reply_from_proto(reply_to_proto(&reply)), Ok(reply));
+        }
+    }
+
+    #[test]
+    fn what_no_honest_peer_sends_is_refused_by_field() {
+        let check = Check { id: CheckId(1), attempt: 1, indexed: false, question: 0, legs: SmallVec::new() };
+        let broken = |change: fn(&mut proto::ForwardCheck)| {
+            let mut item = forwarded_to_proto(&Forwarded::Check(PartitionId(1), check.clone()));
+            let Some(proto::forward_item::Item::Check(inner)) = &mut item.item else { unreachable!() };
+            change(inner);
+            forwarded_from_proto(item)
+        };
+        assert_eq!(broken(|check| check.partition = 70_000), Err(MalformedForward::OutOfRange("partition")));
+        assert_eq!(broken(|check| check.id = None), Err(MalformedForward::Missing("id")));
+        assert_eq!(broken(|check| check.attempt = 256), Err(MalformedForward::OutOfRange("attempt")));
+        assert_eq!(
+            broken(|check| check.legs = vec![leg_to_proto(&leg(1)); 17]),
+            Err(MalformedForward::OutOfRange("legs"))
+        );
+        assert_eq!(
+            broken(|check| check.legs = vec![leg_to_proto(&leg(AMOUNT_MAX + 1))]),
+            Err(MalformedForward::OutOfRange("cost"))
+        );
+        assert_eq!(forwarded_from_proto(proto::ForwardItem { item: None }), Err(MalformedForward::Missing("item")));
+    }
+}
