@@ -6,8 +6,9 @@ mod rule;
 
 use crate::bounds::{ATTRIBUTES_NAMED_MAX, Bounds, LIMITS_PER_CHECK_MAX, MATCH_SETS_MAX};
 use crate::error::{Findings, PolicyCode, PolicyError, Position};
-use crate::fields::{self, Fields, Later};
+use crate::fields::{self, Fields, Later, shortened};
 use crate::name::{NAME_SHAPE, is_name};
+use crate::rate_text;
 use crate::tree::{self, Node};
 
 pub use limit::{LimitSpec, Missing, Mode};
@@ -17,7 +18,7 @@ pub use rule::{MatchSpec, Pattern, RuleSpec};
 pub const SAMPLE: &str = include_str!("../../../examples/policies/default.yaml");
 
 /// The version of the language that this program reads: `ringfence: 1`.
-pub const VERSION: u64 = 1;
+const VERSION: u128 = 1;
 
 /// How the state of a limit is written into HTTP headers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -152,12 +153,12 @@ impl Document {
 fn version(fields: &Fields<'_, '_>, findings: &mut Findings) {
     let expected = "the version of the policy language, `ringfence: 1`";
     let Some(node) = fields.require("ringfence", expected, findings) else { return };
-    if let Some(version) = fields::number(node, "the version", 0, u64::MAX, findings)
-        && version != VERSION
-    {
-        let message = format!("version {version} of the policy language is not known to this program");
-        findings.push(PolicyError::new(node.at, PolicyCode::Version, message).expected("1"));
+    let Some(scalar) = fields::scalar(node, expected, findings) else { return };
+    if scalar.plain && rate_text::whole_number(&scalar.text) == Some(VERSION) {
+        return;
     }
+    let message = format!("`{}` is no version of the policy language that this program reads", shortened(&scalar.text));
+    findings.push(PolicyError::new(node.at, PolicyCode::Version, message).expected("1, without quotes"));
 }
 
 /// One word or a list; `none` stands alone.
@@ -172,7 +173,7 @@ fn dialects(node: &Node<'_>, findings: &mut Findings) -> Option<Vec<Dialect>> {
     let items = fields::one_or_more(node);
     let mut dialects = Vec::new();
     for item in items {
-        let Some(word) = fields::word(item, "header dialect", &WORDS, &[], findings) else { continue };
+        let Some(word) = fields::word(item, "headers", &WORDS, &[], findings) else { continue };
         match word {
             None if items.len() > 1 => findings.push(conflict(item.at, "`none` stands alone")),
             None => {}

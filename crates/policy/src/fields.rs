@@ -14,6 +14,8 @@ pub(crate) struct Fields<'t, 's> {
     /// What the mapping is, for messages: "a limit".
     what: &'static str,
     entries: &'t [Entry<'s>],
+    /// Keys that some unknown key was probably meant to be.
+    meant: Vec<&'static str>,
 }
 
 impl<'t, 's> Fields<'t, 's> {
@@ -27,12 +29,13 @@ impl<'t, 's> Fields<'t, 's> {
         findings: &mut Findings,
     ) -> Option<Fields<'t, 's>> {
         let entries = entries(node, what, findings)?;
-        for entry in entries {
-            if !known.contains(&&*entry.key) {
-                findings.push(unknown_key(entry, what, known, later));
-            }
+        let mut meant = Vec::new();
+        for entry in entries.iter().filter(|entry| !known.contains(&&*entry.key)) {
+            let near = nearest(&entry.key, known.iter().copied());
+            findings.push(unknown_key(entry, what, known, later, near));
+            meant.extend(near);
         }
-        Some(Fields { at: node.at, what, entries })
+        Some(Fields { at: node.at, what, entries, meant })
     }
 
     /// The value of a field that may be left out.
@@ -45,10 +48,10 @@ impl<'t, 's> Fields<'t, 's> {
         self.entries.iter().find(|entry| entry.key == key).map_or(self.at, |entry| entry.at)
     }
 
-    /// The value of a field that has to be there.
+    /// The value of a field that has to be there. If its key was misspelt, that has been noted already.
     pub(crate) fn require(&self, key: &str, expected: &str, findings: &mut Findings) -> Option<&'t Node<'s>> {
         let node = self.get(key);
-        if node.is_none() {
+        if node.is_none() && !self.meant.contains(&key) {
             let message = format!("`{key}` is missing in {}", self.what);
             findings.push(PolicyError::new(self.at, PolicyCode::MissingKey, message).expected(expected));
         }
@@ -56,14 +59,26 @@ impl<'t, 's> Fields<'t, 's> {
     }
 }
 
-fn unknown_key(entry: &Entry<'_>, what: &str, known: &[&'static str], later: &[Later]) -> PolicyError {
+/// Words that other rate limiters have as keys, and that stand in the rate here.
+const IN_THE_RATE: [&str; 8] = ["burst", "period", "window", "unit", "per", "amount", "seconds", "requests_per_unit"];
+
+fn unknown_key(
+    entry: &Entry<'_>,
+    what: &str,
+    known: &[&'static str],
+    later: &[Later],
+    near: Option<&str>,
+) -> PolicyError {
     if let Some((_, words)) = later.iter().find(|(key, _)| *key == entry.key) {
         let message = format!("`{}` ({words}) is not supported yet", entry.key);
         return PolicyError::new(entry.at, PolicyCode::Unsupported, message);
     }
     let message = format!("unknown key `{}` in {what}", shortened(&entry.key));
-    let suggestion = nearest(&entry.key, known.iter().copied()).map(quoted);
-    PolicyError::new(entry.at, PolicyCode::UnknownKey, message).expected(choice(known)).suggestion(suggestion)
+    let error = PolicyError::new(entry.at, PolicyCode::UnknownKey, message);
+    if IN_THE_RATE.contains(&&*entry.key) && known.contains(&"rate") {
+        return error.expected("all numbers in the rate, as in `rate: 10/s burst 20`");
+    }
+    error.expected(choice(known)).suggestion(near.map(quoted))
 }
 
 /// The entries of a mapping.
@@ -71,7 +86,7 @@ pub(crate) fn entries<'t, 's>(node: &'t Node<'s>, what: &str, findings: &mut Fin
     match &node.value {
         Value::Map(entries) => Some(entries),
         Value::Scalar(_) | Value::List(_) => {
-            findings.push(wrong_type(node, &format!("{what}: a mapping")));
+            findings.push(wrong_type(node, &format!("{what}, as a mapping")));
             None
         }
     }
@@ -107,10 +122,10 @@ pub(crate) fn scalar<'t, 's>(node: &'t Node<'s>, expected: &str, findings: &mut 
     }
 }
 
-/// One of a few words. Words among `later` are found to be not supported yet.
+/// One of the few words that may be the value of `key`. Words among `later` are found to be not supported yet.
 pub(crate) fn word<T: Copy>(
     node: &Node<'_>,
-    what: &str,
+    key: &str,
     words: &[(&'static str, T)],
     later: &[&str],
     findings: &mut Findings,
@@ -121,11 +136,11 @@ pub(crate) fn word<T: Copy>(
         return Some(*value);
     }
     findings.push(if later.contains(&text) {
-        PolicyError::new(node.at, PolicyCode::Unsupported, format!("{what} `{text}` is not supported yet"))
+        PolicyError::new(node.at, PolicyCode::Unsupported, format!("`{key}: {text}` is not supported yet"))
             .expected(choice(&names))
     } else {
         let suggestion = nearest(text, names.iter().copied()).map(quoted);
-        PolicyError::new(node.at, PolicyCode::Word, format!("unknown {what} `{}`", shortened(text)))
+        PolicyError::new(node.at, PolicyCode::Word, format!("`{key}: {}` is not known", shortened(text)))
             .expected(choice(&names))
             .suggestion(suggestion)
     });
@@ -191,7 +206,8 @@ pub(crate) fn check_name(
     if !fits {
         let message = format!("`{}` is not {what}", shortened(text));
         let lower = text.to_ascii_lowercase();
-        let suggestion = is_name(&lower).then(|| quoted(&lower));
+        let likely = [lower.replace([' ', '.'], "-"), lower.replace([' ', '.', '-'], "_")];
+        let suggestion = likely.iter().find(|name| is_name(name)).map(quoted);
         findings.push(PolicyError::new(at, PolicyCode::Name, message).expected(shape).suggestion(suggestion));
     }
     fits

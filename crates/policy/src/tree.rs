@@ -155,7 +155,8 @@ impl<'s> Reader<'s> {
             Event::SequenceStart(..) => Value::List(self.list(at, depth + 1)?),
             Event::MappingStart(..) => Value::Map(self.map(at, depth + 1)?),
             Event::Alias(_) | Event::UnresolvedAlias(_) => {
-                self.findings.push(feature(span.start, "an alias (`*name`; quote a text that begins with `*`)"));
+                let error = feature(span.start, "an alias");
+                self.findings.push(error.expected("a value; a text that begins with `*` needs quotes"));
                 Value::Scalar(Scalar { text: Cow::Borrowed(""), plain: true, verbatim: None })
             }
             other => return Err(misplaced(&other, span)),

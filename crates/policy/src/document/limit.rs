@@ -282,15 +282,19 @@ fn attributes(node: &Node<'_>, most: usize, findings: &mut Findings) -> Option<V
     }
     let mut names: Vec<String> = Vec::with_capacity(items.len());
     let shape: (fn(&str) -> bool, &str) = (is_attribute_name, ATTRIBUTE_SHAPE);
+    let mut all = true;
     for item in items {
-        let name = fields::name(item, "the name of an attribute", shape, findings)?;
+        let Some(name) = fields::name(item, "the name of an attribute", shape, findings) else {
+            all = false;
+            continue;
+        };
         if names.iter().any(|other| other == name) {
             findings.push(PolicyError::new(item.at, PolicyCode::Duplicate, format!("`{name}` is listed twice")));
         } else {
             names.push(name.to_owned());
         }
     }
-    Some(names)
+    all.then_some(names)
 }
 
 /// The routing attributes, sorted: limits that are routed by the same attributes share partitions in whatever order
@@ -301,7 +305,7 @@ fn route(node: &Node<'_>, key: Option<&[String]>, findings: &mut Findings) -> Op
     for (item, name) in fields::one_or_more(node).iter().zip(&route) {
         if !key.contains(name) {
             let message = format!("the route has `{name}`, which is not part of the key");
-            let expected = if key.is_empty() { "`[]`".to_owned() } else { format!("some of {}", key.join(", ")) };
+            let expected = if key.is_empty() { "`[]`".to_owned() } else { format!("some of `[{}]`", key.join(", ")) };
             let suggestion = nearest(name, key.iter().map(String::as_str)).map(quoted);
             findings
                 .push(PolicyError::new(item.at, PolicyCode::Route, message).expected(expected).suggestion(suggestion));
@@ -381,7 +385,11 @@ fn check_renames(entries: &[Entry<'_>], findings: &mut Findings) {
         let Value::Scalar(before) = &node.value else { continue };
         match heirs.get(&*before.text) {
             Some(heir) if *heir != entry.key => {
-                let message = format!("`{}` goes on as the limit `{}`", shortened(&before.text), shortened(heir));
+                let before = shortened(&before.text);
+                let message = match *heir == before {
+                    true => format!("there still is a limit `{before}`"),
+                    false => format!("`{before}` goes on as the limit `{}` already", shortened(heir)),
+                };
                 findings.push(conflict(node.at, &message).expected("a name that no other limit takes over"));
             }
             Some(_) | None => drop(heirs.insert(&before.text, &entry.key)),

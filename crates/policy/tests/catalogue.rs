@@ -1,0 +1,124 @@
+//! The catalogue from revision to revision: what keeps its number, what an owner finds under an id, and how the room for
+//! keys is divided.
+#![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
+
+use limits::{Algorithm, Book, DomainId, FailMode, LimitId, Rate, Span};
+use ringfence_policy::{Catalogue, CatalogueError, Dialect, Document, SAMPLE};
+
+fn document(domain: &str, limits: &str) -> Document {
+    Document::parse(&format!("ringfence: 1\ndomain: {domain}\nlimits: {{ {limits} }}\n")).unwrap()
+}
+
+/// The catalogue with a document whose limits have the ids from `first` on, allotted at 10 times their id.
+fn with(catalogue: &Catalogue, document: &Document, revision: u64, first: u32) -> Result<Catalogue, CatalogueError> {
+    let id = |name: &str| {
+        let place = document.limits().iter().position(|limit| limit.name == name)? as u32;
+        Some((LimitId(first + place), u64::from(first + place) * 10))
+    };
+    catalogue.with_domain(document, revision, &id, 1_000)
+}
+
+#[test]
+fn the_sample_policy_is_the_smallest_legal_one() {
+    let sample = Document::parse(SAMPLE).unwrap();
+    let catalogue = with(&Catalogue::empty(), &sample, 1, 1).unwrap();
+    let domain = catalogue.domain("default").unwrap();
+    assert_eq!((domain.name(), domain.revision(), domain.headers()), ("default", 1, &[Dialect::Draft10][..]));
+    let limit = &domain.limits()[0];
+    assert_eq!(
+        (limit.name(), limit.id(), limit.capacity(), limit.fail()),
+        ("per-client", LimitId(1), 20, &FailMode::Open)
+    );
+    assert_eq!(limit.rate(), Rate::new(10, Span::from_secs(1)).ok());
+}
+
+#[test]
+fn an_owner_finds_each_limit_under_its_id() {
+    let catalogue = with(&Catalogue::empty(), &document("one", "a: { rate: 5/s, key: [] }"), 1, 1).unwrap();
+    let catalogue =
+        with(&catalogue, &document("two", "b: { rate: 7/h, key: [], algorithm: sliding-log }"), 9, 3).unwrap();
+    let entry = catalogue.limit(LimitId(3)).unwrap();
+    assert_eq!(entry.allotted_at, 30);
+    let shape = catalogue.shapes().get(entry.shape);
+    assert_eq!((shape.limit, shape.domain), (LimitId(3), DomainId(1)));
+    assert_eq!(shape.algorithm, Algorithm::SlidingLog { max_entries: 4_096 });
+    assert_eq!(catalogue.limit(LimitId(1)).unwrap().allotted_at, 10);
+    for nobody in [0, 2, 4, u32::MAX] {
+        assert_eq!(catalogue.limit(LimitId(nobody)), None);
+    }
+}
+
+#[test]
+fn a_new_revision_keeps_the_ids_of_shapes_that_stay() {
+    let first = with(&Catalogue::empty(), &document("d", "a: { rate: 5/s, key: [] }, b: { rate: 1/s, key: [] }"), 1, 1)
+        .unwrap();
+    let second = with(&first, &document("d", "a: { rate: 5/s, key: [] }, b: { rate: 2/s, key: [] }"), 2, 1).unwrap();
+    let shape = |catalogue: &Catalogue, id| catalogue.limit(LimitId(id)).unwrap().shape;
+    assert_eq!(shape(&first, 1), shape(&second, 1));
+    assert_ne!(shape(&first, 2), shape(&second, 2));
+    assert_eq!(second.shapes().get(shape(&first, 2)).rate, Rate::new(1, Span::from_secs(1)).ok());
+    assert_eq!(second.domain("d").unwrap().revision(), 2);
+    assert_eq!(first.domain("d").unwrap().revision(), 1);
+}
+
+#[test]
+fn a_limit_that_is_dropped_is_no_longer_found() {
+    let first = with(&Catalogue::empty(), &document("d", "a: { rate: 5/s, key: [] }, b: { rate: 1/s, key: [] }"), 1, 1)
+        .unwrap();
+    let second = with(&first, &document("d", "a: { rate: 5/s, key: [] }"), 2, 1).unwrap();
+    assert!(first.limit(LimitId(2)).is_some());
+    assert!(second.limit(LimitId(2)).is_none());
+}
+
+#[test]
+fn a_domain_that_comes_back_has_its_number() {
+    let one = document("one", "a: { rate: 5/s, key: [] }");
+    let catalogue = with(&Catalogue::empty(), &one, 1, 1).unwrap();
+    let catalogue = with(&catalogue, &document("two", "a: { rate: 5/s, key: [] }"), 1, 2).unwrap();
+    let without = catalogue.without_domain("one", 1_000);
+    assert!(without.domain("one").is_none());
+    assert!(without.limit(LimitId(1)).is_none());
+    assert!(without.limit(LimitId(2)).is_some());
+    let back = with(&without, &one, 2, 5).unwrap();
+    assert_eq!(back.domain("one").unwrap().id(), catalogue.domain("one").unwrap().id());
+    assert_eq!(back.domains().map(|domain| domain.name()).collect::<Vec<_>>(), ["one", "two"]);
+}
+
+#[test]
+fn a_limit_without_a_usable_id_changes_nothing() {
+    let catalogue = with(&Catalogue::empty(), &document("one", "a: { rate: 5/s, key: [] }"), 1, 1).unwrap();
+    let two = document("two", "b: { rate: 5/s, key: [] }");
+    let (domain, limit) = ("two".to_owned(), "b".to_owned());
+    let refusal =
+        |ids: &dyn Fn(&str) -> Option<(LimitId, u64)>| catalogue.with_domain(&two, 1, ids, 1_000).unwrap_err();
+    assert_eq!(refusal(&|_| None), CatalogueError::NoLimitId { domain: domain.clone(), limit: limit.clone() });
+    for id in [0, 1, u32::MAX] {
+        let error = refusal(&move |_| Some((LimitId(id), 0)));
+        assert_eq!(error, CatalogueError::LimitIdUnusable { domain: domain.clone(), limit: limit.clone(), id });
+    }
+    assert!(catalogue.domain("two").is_none());
+}
+
+#[test]
+fn the_owner_of_a_limit_with_a_reserve_decides_with_the_rest() {
+    let text = "a: { rate: 100/s burst 50, key: [], fail: { emergency: 20%, reserved: true } }";
+    let catalogue = with(&Catalogue::empty(), &document("d", text), 1, 1).unwrap();
+    let limit = &catalogue.domain("d").unwrap().limits()[0];
+    assert_eq!(limit.capacity(), 40);
+    assert_eq!(limit.rate(), Rate::new(100, Span::from_secs(1)).ok());
+    let shape = catalogue.shapes().get(catalogue.limit(LimitId(1)).unwrap().shape);
+    assert_eq!((shape.rate, shape.capacity()), (Rate::new(80, Span::from_secs(1)).ok(), Some(40)));
+    let emergency = limit.emergency_shape(3).unwrap();
+    assert_eq!((emergency.rate, emergency.capacity()), (Rate::new(6, Span::from_secs(1)).ok(), Some(3)));
+}
+
+#[test]
+fn the_1025th_domain_is_refused() {
+    let mut catalogue = Catalogue::empty();
+    for number in 0..limits::DOMAINS_MAX as u32 {
+        catalogue =
+            with(&catalogue, &document(&format!("d{number}"), "a: { rate: 1/s, key: [] }"), 1, number + 1).unwrap();
+    }
+    let one_more = document("one-more", "a: { rate: 1/s, key: [] }");
+    assert_eq!(with(&catalogue, &one_more, 1, 5_000).unwrap_err(), CatalogueError::TooManyDomains);
+}
