@@ -3,7 +3,9 @@
 
 mod check;
 pub mod cluster_time;
+mod emergency;
 mod floor;
+pub mod ingress;
 pub mod lease;
 mod partition;
 mod records;
@@ -12,6 +14,7 @@ mod session;
 mod strip;
 
 pub use check::{Answer, Check, CheckId, CheckLeg, MAX_LEGS, Unknown, Verdict};
+pub use emergency::{DIVISORS_MAX, EMERGENCY_KEYS_MAX, Emergency, EmergencyAnswer, EmergencyLeg, SHARES_MAX};
 pub use floor::Floor;
 pub use partition::{Cancelled, LeaseBound, Partition};
 pub use records::{CHARGED_RECORDS_MAX, FREE_RECORDS_MAX, RECORD_HORIZON};
