@@ -40,14 +40,16 @@ pub struct Combined {
     pub named: Option<usize>,
 }
 
-/// What is owed to the owner of one group once the check is decided. A cancel goes first: it undoes all the charges that
-/// the id left there; the debt then charges the open limits anew.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct After {
-    /// `Cancel(id)`.
-    pub cancel: bool,
-    /// `Debt`, for those limits of the group that were passed because they fail open.
-    pub debt: bool,
+/// What the owner of one group is told once the check is decided.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// What it charged, if anything, has its reason.
+    Nothing,
+    /// `Cancel(id)`: nothing of this check is to be charged there.
+    Cancel,
+    /// `Debt(id, legs)`: exactly those limits of the group are to be charged that passed the check unseen because they
+    /// fail open, whatever the owner charged before.
+    Debt,
 }
 
 /// Combines what the limits of a check said, given in the order of the rule.
@@ -69,14 +71,19 @@ pub fn combine(results: &[LegResult]) -> Combined {
     Combined { allowed: true, named }
 }
 
-/// What is owed to the owner of group `group` after the check was decided, `may_have_spent` telling whether anything that
-/// was sent to it may have been charged ([`may_have_spent`](super::Asking::may_have_spent)).
+/// What the owner of group `group` is told after the check was decided, `may_have_spent` telling whether anything that was
+/// sent to it may have been charged ([`may_have_spent`](super::Asking::may_have_spent)).
+///
+/// A group that was passed by an emergency share alone is cancelled too: the share is charged here.
 pub fn after(allowed: bool, results: &[LegResult], group: u8, may_have_spent: bool) -> After {
-    if !allowed {
-        return After { cancel: may_have_spent, debt: false };
+    let passed_by = |mode| results.iter().any(|leg| leg.group == group && !leg.shadow && leg.is_passed_by(mode));
+    if allowed && passed_by(Mode::Open) {
+        After::Debt
+    } else if may_have_spent && (!allowed || passed_by(Mode::Emergency)) {
+        After::Cancel
+    } else {
+        After::Nothing
     }
-    let passed_by = |said| results.iter().any(|leg| leg.group == group && !leg.shadow && leg.is_passed_by(said));
-    After { cancel: may_have_spent && passed_by(Mode::Emergency), debt: passed_by(Mode::Open) }
 }
 
 /// A failure mode that can pass a check.

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use limits::{Moment, WallTime};
 
 use super::{Ack, Renewal, Terms};
+use crate::partition::LeaseBound;
 use crate::session::SessionId;
 
 /// Renewals that may await an acknowledgement; of more, the oldest is forgotten, and its acknowledgement counts for
@@ -92,6 +93,11 @@ impl Holder {
     /// Whether the lease runs.
     pub fn is_live(&self, now: Moment) -> bool {
         now < self.lease_end
+    }
+
+    /// What a partition goes by when it decides in this session's name.
+    pub fn bound(&self) -> LeaseBound {
+        LeaseBound { session: self.session, end: self.lease_end, margin: self.terms.margin() }
     }
 
     /// Time has come to `now`, a reading taken *before* anything that it causes is sent.

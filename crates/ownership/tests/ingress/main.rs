@@ -3,4 +3,5 @@
 
 mod asking;
 mod asking_rules;
+mod charged_once;
 mod combine;
