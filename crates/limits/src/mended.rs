@@ -10,9 +10,10 @@ use crate::bucket::{BucketTerms, Tat};
 use crate::charge::{Charge, Trace};
 use crate::time::Moment;
 
-/// Refunds remembered per key. Beyond it the oldest is forgotten, and with it the right of all charges made before it
-/// to be undone: they drain as if kept.
-const UNDONE_MAX: usize = 16;
+/// Refunds remembered per key, 3 KiB at most. Beyond it the oldest is forgotten, and with it the right of all charges
+/// made before it to be undone: they drain as if kept. Only refunds that come while a charge is still in flight count
+/// against it, so this is room for 64 cancelled checks of one key within one round trip.
+const UNDONE_MAX: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Mended {

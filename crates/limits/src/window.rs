@@ -161,8 +161,9 @@ impl WindowTerms {
     }
 }
 
-/// Whether a window says no more than a fresh key does.
+/// Whether a window says no more than a fresh key does. One that ends beyond the last reading that can be spelled never
+/// ends.
 #[inline]
 pub(crate) fn is_over(window: Window, clock: u64) -> bool {
-    clock >= window.end || window.used == 0
+    (clock >= window.end && window.end < u64::MAX) || window.used == 0
 }

@@ -4,18 +4,18 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod agreement;
-// mod change;
-// mod charges;
-mod checks;
 mod cases;
-// mod clocks;
+mod change;
+mod charges;
+mod checks;
+mod clocks;
 mod expiry;
-// mod extremes;
-// mod fixtures;
-// mod floor;
-// mod interval;
-// mod oracle;
-// mod pitfalls;
+mod extremes;
+mod fixtures;
+mod floor;
+mod interval;
+mod oracle;
+mod pitfalls;
 mod rooms;
 mod single;
 mod twin;

@@ -1,6 +1,6 @@
 //! Law 4: state goes only when it equals a fresh key, a full domain answers so, and no flood reaches anybody else.
 
-use limits::{Absent, Budgets, Decided, DomainId, Fingerprint, Leg, Shapes, ShapeId, Table, Undecided, WhyUndecided};
+use limits::{Absent, Budgets, Decided, DomainId, Fingerprint, Leg, ShapeId, Shapes, Table, Undecided, WhyUndecided};
 
 use crate::single::{Single, at, bucket, millis, secs};
 
@@ -61,7 +61,11 @@ fn p26_one_domains_flood_never_touches_anothers_keys() {
     }
     for key in 0..5_000 {
         let admitted = shared.ask(&[shared.leg(0, key, 1)], millis(key / 50));
-        assert_eq!(admitted.is_ok(), key < 50, "the first domain has room for 50 keys, and none lapses within a second");
+        assert_eq!(
+            admitted.is_ok(),
+            key < 50,
+            "the first domain has room for 50 keys, and none lapses within a second"
+        );
     }
     for key in 0..50 {
         assert_eq!(shared.ask(&[shared.leg(1, key, 1)], millis(100)), Ok(false), "key {key} of the other domain owes");
@@ -76,7 +80,11 @@ fn a_full_domain_makes_room_of_what_lapsed() {
         assert_eq!(shared.ask(&[shared.leg(0, key, 1)], 0), Ok(true));
     }
     for key in 100..200 {
-        assert_eq!(shared.ask(&[shared.leg(0, key, 1)], secs(1)), Ok(true), "key {key} takes the place of a lapsed one");
+        assert_eq!(
+            shared.ask(&[shared.leg(0, key, 1)], secs(1)),
+            Ok(true),
+            "key {key} takes the place of a lapsed one"
+        );
     }
     assert_eq!(shared.used(0), shared.table.len() as u64);
 }

@@ -1,8 +1,8 @@
 //! A table with one limit and one key, for tests that need no more.
 
 use limits::{
-    Absent, Algorithm, Align, Basis, Budgets, Charge, Decided, DomainId, Fingerprint, Leg, LegDecision, LimitId, Moment,
-    Now, Rate, Shape, ShapeId, Shapes, Span, Table, Undecided, WallTime,
+    Absent, Algorithm, Align, Basis, Budgets, Charge, Decided, DomainId, Fingerprint, Leg, LegDecision, LimitId,
+    Moment, Now, Rate, Shape, ShapeId, Shapes, Span, Table, Undecided, WallTime,
 };
 
 /// Cluster time at boot, wherever a test has both clocks: 2026-01-01T00:00:00Z.
