@@ -18,7 +18,7 @@ control    -> limits, ring, ownership
 wire       -> limits, ring, policy, ownership, control
 node       -> limits, ring, policy, ownership, control, wire
 server     -> limits, policy, ownership, wire, node
-ringfence  -> ring, policy, ownership, node, server
+ringfence  -> ring, policy, ownership, wire, node, server
 xtask      -> nothing of ours
 ";
 

@@ -33,7 +33,8 @@ fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     match run(&words, &root()) {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("xtask: {error:#}");
             ExitCode::FAILURE
@@ -41,18 +42,19 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(words: &[&str], root: &Path) -> Result<()> {
+/// Whether the errand found everything in order; where not, it has said so.
+fn run(words: &[&str], root: &Path) -> Result<bool> {
     match words {
         ["test"] => chain::run(Pace::Full, root),
         ["test", "--quick"] => chain::run(Pace::Quick, root),
         ["ci"] => chain::run(Pace::Ci, root),
-        ["layering"] => layering::run(root),
-        ["tidy"] => tidy::run(root),
-        ["licences"] => licences::run(root),
-        ["bench"] => bench::run(root),
+        ["layering"] => layering::run(root).map(|()| true),
+        ["tidy"] => tidy::run(root).map(|()| true),
+        ["licences"] => licences::run(root).map(|()| true),
+        ["bench"] => bench::run(root).map(|()| true),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
-            Ok(())
+            Ok(true)
         }
         [] => bail!("no errand named\n\n{USAGE}"),
         unknown => bail!("no errand is called `{}`\n\n{USAGE}", unknown.join(" ")),

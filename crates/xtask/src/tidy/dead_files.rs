@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use super::Finding;
-use super::source::{code_of, words};
+use super::source::words;
 use super::tree::Tree;
 
 /// Rust files that no root reaches.
@@ -18,21 +18,20 @@ fn reached(tree: &Tree) -> BTreeSet<String> {
     let mut reached = BTreeSet::new();
     let mut waiting = tree.roots.clone();
     while let Some(path) = waiting.pop() {
-        let Some(text) = tree.text(&path) else { continue };
+        let Some(code) = tree.code().find(|(file, _)| file.path == path).map(|(_, code)| code) else { continue };
         if reached.insert(path.clone()) {
-            waiting.extend(declared(text).iter().flat_map(|name| places(&path, name, tree)));
+            waiting.extend(declared(code).iter().flat_map(|name| places(&path, name, tree)));
         }
     }
     reached
 }
 
 /// The names in `mod name;`. A module written in place needs no file.
-fn declared(text: &str) -> Vec<String> {
-    let code = code_of(text);
-    let all: Vec<(usize, &str)> = words(&code).collect();
+fn declared(code: &str) -> Vec<&str> {
+    let all: Vec<(usize, &str)> = words(code).collect();
     let pairs = all.windows(2).filter(|pair| pair[0].1 == "mod");
     let declarations = pairs.filter(|pair| code[pair[1].0 + pair[1].1.len()..].trim_start().starts_with(';'));
-    declarations.map(|pair| pair[1].1.to_owned()).collect()
+    declarations.map(|pair| pair[1].1).collect()
 }
 
 /// Where the module may lie: beside a root or a `mod.rs`, else in the folder named like the file that declares it.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use super::Finding;
-use super::source::{after_braces, code_of, line_of, words};
+use super::source::{after_braces, line_of, words};
 use super::tree::Tree;
 
 /// The longest a function may be, in lines from its name to its closing brace.
@@ -18,8 +18,8 @@ pub const LIST: &str = "crates/xtask/long-functions.txt";
 pub fn too_long(tree: &Tree) -> Vec<Finding> {
     let mut listed = listed(&tree.long_functions);
     let mut findings = Vec::new();
-    for (file, text) in tree.rust() {
-        for function in functions(&file.path, text) {
+    for (file, code) in tree.code() {
+        for function in functions(&file.path, code) {
             let excused = listed.remove(&(file.path.clone(), function.name.clone()));
             findings.extend(objection(&function, excused).map(|says| Finding::at(&file.path, function.line, says)));
         }
@@ -59,20 +59,19 @@ fn listed(list: &str) -> BTreeMap<(String, String), usize> {
     rows.filter_map(row).collect()
 }
 
-fn functions(path: &str, text: &str) -> Vec<Function> {
-    let code = code_of(text);
-    let tests = test_modules(&code);
-    let all: Vec<(usize, &str)> = words(&code).collect();
+fn functions(path: &str, code: &str) -> Vec<Function> {
+    let tests = test_modules(code);
+    let all: Vec<(usize, &str)> = words(code).collect();
     let named = all.windows(2).filter(|pair| pair[0].1 == "fn" && code[pair[0].0..].starts_with("fn "));
     named
         .filter_map(|pair| {
             let at = pair[0].0;
-            let end = after_braces(&code, body(&code, at)?);
+            let end = after_braces(code, body(code, at)?);
             let in_test = is_test_file(path) || tests.iter().any(|module| module.contains(&at));
             Some(Function {
                 name: pair[1].1.to_owned(),
-                line: line_of(&code, at),
-                lines: line_of(&code, end) - line_of(&code, at) + 1,
+                line: line_of(code, at),
+                lines: line_of(code, end) - line_of(code, at) + 1,
                 lines_max: if in_test { TEST_LINES_MAX } else { LINES_MAX },
             })
         })

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 
+use super::source::code_of;
 use crate::workspace::Workspace;
 
 /// Folders that are not ours to tidy: cargo's output, git's memory.
@@ -25,6 +26,8 @@ pub struct Tree {
 pub struct AskedFor {
     /// The folder of the manifest, from the root of the tree.
     pub folder: String,
+    /// Where its code lies: that folder, and those of targets elsewhere.
+    pub sources: Vec<String>,
     /// As code spells it.
     pub name: String,
 }
@@ -37,6 +40,8 @@ pub struct File {
     pub size: u64,
     /// Absent when the file is not UTF-8.
     pub text: Option<String>,
+    /// Of Rust, the text without comments and strings; see [`code_of`].
+    pub code: Option<String>,
 }
 
 impl Tree {
@@ -60,6 +65,11 @@ impl Tree {
         self.texts().filter(|(file, _)| file.path.ends_with(".rs"))
     }
 
+    /// The files that hold Rust, with their code.
+    pub fn code(&self) -> impl Iterator<Item = (&File, &str)> {
+        self.files.iter().filter_map(|file| Some((file, file.code.as_deref()?)))
+    }
+
     /// The files that hold text of any kind.
     pub fn texts(&self) -> impl Iterator<Item = (&File, &str)> {
         self.files.iter().filter_map(|file| Some((file, file.text.as_deref()?)))
@@ -75,12 +85,17 @@ impl Tree {
     pub fn of(files: &[(&str, &str)]) -> Tree {
         let is_root = |path: &&str| path.ends_with("lib.rs") || path.ends_with("main.rs");
         let roots = files.iter().map(|(path, _)| *path).filter(is_root).map(str::to_owned).collect();
-        let file = |(path, text): &(&str, &str)| File {
-            path: (*path).to_owned(),
-            size: text.len() as u64,
-            text: Some((*text).to_owned()),
-        };
+        let file = |(path, text): &(&str, &str)| File::new((*path).to_owned(), text.as_bytes().to_vec());
         Tree { files: files.iter().map(file).collect(), roots, asked_for: Vec::new(), long_functions: String::new() }
+    }
+}
+
+impl File {
+    fn new(path: String, bytes: Vec<u8>) -> File {
+        let size = bytes.len() as u64;
+        let text = String::from_utf8(bytes).ok();
+        let code = text.as_deref().filter(|_| path.ends_with(".rs")).map(code_of);
+        File { path, size, text, code }
     }
 }
 
@@ -88,7 +103,10 @@ fn asked_for(root: &Path, workspace: &Workspace) -> Result<Vec<AskedFor>> {
     let mut asked_for = Vec::new();
     for package in workspace.members() {
         let folder = from_root(root, &package.folder)?;
-        asked_for.extend(package.asks_for.iter().map(|name| AskedFor { folder: folder.clone(), name: name.clone() }));
+        let elsewhere = package.roots.iter().filter_map(|path| path.parent()).map(|folder| from_root(root, folder));
+        let sources = elsewhere.chain([Ok(folder.clone())]).collect::<Result<Vec<_>>>()?;
+        let asked = |name: &String| AskedFor { folder: folder.clone(), sources: sources.clone(), name: name.clone() };
+        asked_for.extend(package.asks_for.iter().map(asked));
     }
     Ok(asked_for)
 }
@@ -109,11 +127,30 @@ fn read_folder(root: &Path, folder: &Path, files: &mut Vec<File>) -> Result<()> 
 
 fn read_file(root: &Path, path: &Path) -> Result<File> {
     let bytes = fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
-    Ok(File { path: from_root(root, path)?, size: bytes.len() as u64, text: String::from_utf8(bytes).ok() })
+    Ok(File::new(from_root(root, path)?, bytes))
 }
 
+/// The path from the root of the tree. Cargo writes a target outside its package as `crates/x/../../tests/y`.
 fn from_root(root: &Path, path: &Path) -> Result<String> {
     let inside = path.strip_prefix(root).with_context(|| format!("{} lies outside the tree", path.display()))?;
-    let folders: Vec<_> = inside.iter().map(|part| part.to_string_lossy()).collect();
+    let mut folders = Vec::new();
+    for part in inside.iter().map(|part| part.to_string_lossy()) {
+        match part.as_ref() {
+            ".." => drop(folders.pop()),
+            _ => folders.push(part),
+        }
+    }
     Ok(folders.join("/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_path_that_goes_up_and_down_again_is_straightened() {
+        let path = from_root(Path::new("/r"), Path::new("/r/crates/x/../../tests/y/main.rs")).unwrap();
+        assert_eq!(path, "tests/y/main.rs");
+        assert!(from_root(Path::new("/r"), Path::new("/elsewhere/x.rs")).is_err());
+    }
 }

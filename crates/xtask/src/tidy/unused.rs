@@ -4,15 +4,16 @@
 use std::collections::BTreeSet;
 
 use super::Finding;
-use super::source::{code_of, words};
+use super::source::words;
 use super::tree::{AskedFor, Tree};
 
 /// Crates that only code made by the build script names.
 const IN_GENERATED_CODE: &[(&str, &str)] = &[("crates/wire", "tonic_prost"), ("crates/wire", "prost")];
 
-/// Dependencies that no Rust file beside their manifest names.
+/// Dependencies that no Rust file of their package names.
 pub fn dependencies(tree: &Tree) -> Vec<Finding> {
-    let unused = tree.asked_for.iter().filter(|asked| !is_used(asked, tree));
+    let named: Vec<(&str, BTreeSet<&str>)> = tree.code().map(|(file, code)| (&*file.path, names_in(code))).collect();
+    let unused = tree.asked_for.iter().filter(|asked| !is_used(asked, &named));
     let finding = |asked: &AskedFor| {
         let manifest = format!("{}/Cargo.toml", asked.folder);
         Finding::at(&manifest, 0, format!("no code names {}: strike it", asked.name))
@@ -21,12 +22,17 @@ pub fn dependencies(tree: &Tree) -> Vec<Finding> {
     findings.into_iter().collect()
 }
 
-fn is_used(asked: &AskedFor, tree: &Tree) -> bool {
-    let AskedFor { folder, name } = asked;
-    let inside = format!("{folder}/");
-    let mut sources = tree.rust().filter(|(file, _)| file.path.starts_with(&inside));
+fn names_in(code: &str) -> BTreeSet<&str> {
+    words(code).map(|(_, word)| word).collect()
+}
+
+fn is_used(asked: &AskedFor, named: &[(&str, BTreeSet<&str>)]) -> bool {
+    let AskedFor { folder, sources, name } = asked;
+    let is_inside = |path: &str| {
+        sources.iter().any(|source| path.strip_prefix(source.as_str()).is_some_and(|rest| rest.starts_with('/')))
+    };
     IN_GENERATED_CODE.contains(&(folder, name))
-        || sources.any(|(_, text)| words(&code_of(text)).any(|(_, word)| word == name))
+        || named.iter().any(|(path, names)| is_inside(path) && names.contains(name.as_str()))
 }
 
 #[cfg(test)]
@@ -34,8 +40,12 @@ mod tests {
     use super::*;
 
     fn says(asked: &[(&str, &str)], files: &[(&str, &str)]) -> Vec<String> {
-        let asked_for = asked.iter().map(|(folder, name)| AskedFor { folder: (*folder).into(), name: (*name).into() });
-        let tree = Tree { asked_for: asked_for.collect(), ..Tree::of(files) };
+        let asked_for = |(folder, name): &(&str, &str)| AskedFor {
+            folder: (*folder).to_owned(),
+            sources: vec![(*folder).to_owned(), "tests/cluster".to_owned()],
+            name: (*name).to_owned(),
+        };
+        let tree = Tree { asked_for: asked.iter().map(asked_for).collect(), ..Tree::of(files) };
         dependencies(&tree).iter().map(Finding::to_string).collect()
     }
 
@@ -50,6 +60,12 @@ mod tests {
     fn another_crates_code_does_not_count() {
         let files = [("crates/ab/src/lib.rs", "use tokio::task;")];
         assert_eq!(says(&[("crates/a", "tokio")], &files).len(), 1);
+    }
+
+    #[test]
+    fn code_of_a_target_that_lies_elsewhere_counts() {
+        let files = [("tests/cluster/main.rs", "use tokio::task;")];
+        assert_eq!(says(&[("crates/a", "tokio")], &files), [""; 0]);
     }
 
     #[test]
