@@ -3,6 +3,7 @@
 mod clock;
 pub mod cluster;
 pub mod gossip;
+pub mod quiet;
 pub mod raft;
 pub mod secret;
 pub mod transport;

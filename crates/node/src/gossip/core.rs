@@ -1,7 +1,7 @@
 //! Gossip without a socket and without a clock. Datagrams, time and one seed go in; datagrams, a view and events come out;
 //! the same inputs give the same outputs, so a test can hold a whole cluster in its hand.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::num::{NonZeroU8, NonZeroUsize};
 use std::sync::Arc;
@@ -20,13 +20,11 @@ use super::identity::{AddressError, Identity, Party};
 use super::timers::Timers;
 use super::view::{self, Event, State, View};
 use crate::cluster::{ClusterId, ClusterUuid};
+use crate::quiet::Quiet;
 use crate::secret::Secrets;
 
 /// How long a member that is down is remembered. Then it disappears from the view.
 pub const FORGET_DOWN_AFTER: Span = Span::from_secs(3_600);
-
-/// At most one [`Event::Refused`] per reason in this time.
-pub const REPORT_EVERY: Span = Span::from_secs(10);
 
 /// The most addresses that the seeds may resolve to; the rest are not greeted.
 pub const SEED_ADDRESSES_MAX: usize = 64;
@@ -136,7 +134,7 @@ pub struct Core {
     events: VecDeque<Event>,
     view: View,
     view_changed: bool,
-    reported: BTreeMap<Dropped, Moment>,
+    refusals: Quiet<Dropped>,
     counters: Arc<Counters>,
 }
 
@@ -173,7 +171,7 @@ impl Core {
             outbox: VecDeque::new(),
             events: VecDeque::new(),
             view_changed: true,
-            reported: BTreeMap::new(),
+            refusals: Quiet::new(),
             counters: Arc::default(),
         })
     }
@@ -360,9 +358,7 @@ impl Core {
 
     fn drop_datagram(&mut self, reason: Dropped, from: SocketAddr, now: Moment) {
         self.counters.count_dropped(reason);
-        let recent = self.reported.get(&reason).is_some_and(|last| now.since(*last) < REPORT_EVERY);
-        if !recent {
-            self.reported.insert(reason, now);
+        if self.refusals.lets(reason, now) {
             self.events.push_back(Event::Refused { from, reason });
         }
     }

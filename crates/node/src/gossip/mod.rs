@@ -15,7 +15,7 @@ mod task;
 mod timers;
 mod view;
 
-pub use self::core::{Core, FORGET_DOWN_AFTER, REPORT_EVERY, SEED_ADDRESSES_MAX, Settings, Transmit};
+pub use self::core::{Core, FORGET_DOWN_AFTER, SEED_ADDRESSES_MAX, Settings, Transmit};
 pub use counters::Counters;
 pub use frame::{DATAGRAM_MAX, Dropped};
 pub use identity::{AddressError, Identity, Incarnation};

@@ -87,7 +87,7 @@ pub enum Event {
     Suspected(Who),
     /// `node_gone`: a node is taken to be down, or left.
     Gone(Who),
-    /// A datagram was dropped. At most one of these per reason and [`REPORT_EVERY`](super::REPORT_EVERY); the counters
+    /// A datagram was dropped. At most one of these per reason and [`REPORT_EVERY`](crate::quiet::REPORT_EVERY); the counters
     /// count all.
     Refused {
         /// Who sent it.
