@@ -112,7 +112,7 @@ struct Journal {
     legs: Strip<LegDecision>,
     charges: Strip<Charge>,
     /// Position of the first head that the index does not know yet.
-    unindexed: u32,
+    indexed_to: u32,
 }
 
 /// The records of one partition under one owner.
@@ -183,8 +183,10 @@ impl Records {
     pub(crate) fn end(&mut self, id: CheckId, fate: Fate, now: Moment) -> Ending {
         debug_assert!(fate != Fate::Stands, "a question ends by being cancelled or settled");
         let Some(slot) = self.find(id, now) else {
+            // Asked first: the tombstone itself may take the place of a record that is still owed.
+            let perhaps_lost = now < self.lost_until;
             self.leave_tombstone(id, fate, now);
-            return Ending::Unknown { perhaps_lost: now < self.lost_until };
+            return Ending::Unknown { perhaps_lost };
         };
         let head = self.journal_mut(slot.kind).head_mut(slot.position);
         let before = head.fate;
@@ -257,21 +259,21 @@ impl Records {
             .copied()
     }
 
-    /// Tells the index of every record that was made since it was last asked.
+    /// Tells the index of every record that was made since it was last asked. A partition that is asked again for the
+    /// first time in a long while pays for all its records here, once: at most a few milliseconds, at 64 Ki of them.
     fn catch_up(&mut self) {
         let Records { charged, free, index, seed, .. } = self;
-        for kind in [Kind::Charged, Kind::Free] {
-            let journal = if kind == Kind::Charged { &*charged } else { &*free };
-            let mut position = journal.unindexed;
-            while position != journal.heads.next() {
-                let slot = Slot { kind, position };
-                let own = hash(seed, &slot.head(charged, free).id);
-                index.insert_unique(own, slot, |slot| hash(seed, &slot.head(charged, free).id));
-                position = position.wrapping_add(1);
-            }
+        let lag = charged.unindexed() + free.unindexed();
+        if lag == 0 {
+            return;
         }
-        charged.unindexed = charged.heads.next();
-        free.unindexed = free.heads.next();
+        let hash_of = |slot: &Slot| hash(seed, &slot.head(charged, free).id);
+        index.reserve(lag, hash_of);
+        for slot in charged.unindexed_slots(Kind::Charged).chain(free.unindexed_slots(Kind::Free)) {
+            index.insert_unique(hash_of(&slot), slot, hash_of);
+        }
+        charged.indexed_to = charged.heads.next();
+        free.indexed_to = free.heads.next();
     }
 
     /// Makes room for one more record: forgets what is over, and if the journal is still full, its oldest record.
@@ -298,16 +300,16 @@ impl Records {
     fn forget_oldest(&mut self, kind: Kind, now: Moment) {
         let journal = self.journal_mut(kind);
         let position = journal.heads.first();
-        let indexed = position != journal.unindexed;
+        let indexed = position != journal.indexed_to;
         let Some(head) = journal.forget_oldest() else { return };
         if indexed {
             let slot = Slot { kind, position };
             match self.index.find_entry(hash(&self.seed, &head.id), |other| *other == slot) {
                 Ok(entry) => drop(entry.remove()),
-                Err(_) => debug_assert!(false, "the index knows every record before `unindexed`"),
+                Err(_) => debug_assert!(false, "the index knows every record before `indexed_to`"),
             }
         } else {
-            self.journal_mut(kind).unindexed = position.wrapping_add(1);
+            self.journal_mut(kind).indexed_to = position.wrapping_add(1);
         }
         if !head.is_over(now) && head.is_owed() {
             self.lost_until = self.lost_until.max(head.when.saturating_add(RECORD_HORIZON));
@@ -341,7 +343,7 @@ impl Records {
 
 impl Journal {
     const fn new() -> Journal {
-        Journal { heads: Strip::new(), legs: Strip::new(), charges: Strip::new(), unindexed: 0 }
+        Journal { heads: Strip::new(), legs: Strip::new(), charges: Strip::new(), indexed_to: 0 }
     }
 
     fn append(&mut self, head: Head, legs: &[LegDecision], charges: &[Charge]) {
@@ -364,6 +366,16 @@ impl Journal {
 
     fn head_mut(&mut self, position: u32) -> &mut Head {
         self.heads.get_mut(position).expect("the index and the slots of one call name only records that are held")
+    }
+
+    /// How many heads the index does not know yet.
+    fn unindexed(&self) -> usize {
+        self.heads.next().wrapping_sub(self.indexed_to) as usize
+    }
+
+    fn unindexed_slots(&self, kind: Kind) -> impl Iterator<Item = Slot> + use<> {
+        let first = self.indexed_to;
+        (0..self.unindexed() as u32).map(move |offset| Slot { kind, position: first.wrapping_add(offset) })
     }
 
     fn verdict(&self, head: &Head) -> Verdict {

@@ -265,6 +265,17 @@ fn a_flood_of_denials_pushes_out_no_record_of_a_charge() {
 }
 
 #[test]
+fn a_flood_of_denials_does_not_wash_away_that_a_debt_was_booked() {
+    let desk = plenty();
+    let mut partition = owned(Floor::Fresh);
+    let settled = first(u128::MAX).spending(1, 5);
+    assert!(partition.debt(settled.id, &settled.legs, &desk, at_nanos(1)));
+    ask_many(&desk, &mut partition, 0..2 * FREE_RECORDS_MAX as u128, 2, at_nanos(2));
+    assert_eq!(desk.ask(&mut partition, &settled, at_nanos(3)), RECORD);
+    assert_eq!(desk.used(&mut partition, 1, at_nanos(3)), 5);
+}
+
+#[test]
 fn a_debt_that_may_be_charged_already_under_a_lost_record_is_not_booked() {
     let desk = plenty();
     let mut partition = owned(Floor::Fresh);
@@ -272,6 +283,15 @@ fn a_debt_that_may_be_charged_already_under_a_lost_record_is_not_booked() {
     let before = desk.used(&mut partition, 1, at_nanos(1));
     assert!(!partition.debt(CheckId(0), &[leg(1, 1)], &desk, at_nanos(1)));
     assert_eq!(desk.used(&mut partition, 1, at_nanos(1)), before);
+}
+
+#[test]
+fn a_debt_whose_tombstone_takes_the_last_room_is_booked_all_the_same() {
+    let desk = plenty();
+    let mut partition = owned(Floor::Fresh);
+    ask_many(&desk, &mut partition, 0..CHARGED_RECORDS_MAX as u128, 1, at_nanos(1));
+    assert!(partition.debt(CheckId(u128::MAX), &[leg(1, 5)], &desk, at_nanos(1)));
+    assert_eq!(desk.used(&mut partition, 1, at_nanos(1)), CHARGED_RECORDS_MAX as u64 + 5);
 }
 
 /// What happens in a random history about a handful of ids.

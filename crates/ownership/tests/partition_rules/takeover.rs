@@ -45,6 +45,16 @@ fn an_aligned_window_recovers_although_the_takeover_came_before_cluster_time_was
 }
 
 #[test]
+fn the_window_that_a_takeover_fills_is_worked_out_once_and_does_not_follow_cluster_time_as_it_is_steered() {
+    let desk = Desk::with(window(Align::Epoch), 5, secs(10), Basis::Hi);
+    let mut partition = owned(taken_over(Now::at(at_millis(9_700).moment)));
+    assert!(!desk.decide(&mut partition, &first(1).spending(1, 1), at_millis(9_800)).allowed);
+
+    let put_forward = Now { wall: at_millis(15_300).wall, ..at_millis(15_000) };
+    assert!(desk.decide(&mut partition, &first(2).spending(1, 5), put_forward).allowed);
+}
+
+#[test]
 fn a_denial_that_the_takeover_causes_is_called_recovering_until_the_floor_has_worn_off() {
     let desk = Desk::with(bucket(20), 10, secs(1), Basis::Hi);
     let mut partition = owned(taken_over(at_millis(1_000)));
