@@ -30,7 +30,7 @@ const RATIOS: &[Ratio] = &[
     Ratio { says: "match: 10,000 limits / 10 limits", of: "match/10000", to: "match/10", wanted: "0.80 to 1.20" },
 ];
 
-/// Nanoseconds per round, by the name of the bench.
+/// Nanoseconds per element where the bench says how many a round has, else per round; by the name of the bench.
 type Figures = BTreeMap<String, f64>;
 
 /// Runs every bench of the workspace, then prints all figures and the ratios among them.
@@ -52,7 +52,7 @@ pub fn run(root: &Path) -> Result<()> {
 }
 
 fn table(figures: &Figures) -> String {
-    let mut lines = vec![format!("{:<46} {:>14}", "bench", "ns per round")];
+    let mut lines = vec![format!("{:<46} {:>14}", "bench", "ns")];
     lines.extend(figures.iter().map(|(name, time)| format!("{name:<46} {time:>14.1}")));
     lines.push(format!("\n{:<46} {:>14}   {}", "ratio", "measured", "wanted"));
     lines.extend(RATIOS.iter().map(|ratio| ratio_line(ratio, figures)));
@@ -77,7 +77,8 @@ fn read(folder: &Path) -> Result<Figures> {
 fn read_below(folder: &Path, name: &str, figures: &mut Figures) -> Result<()> {
     let estimates = folder.join("new/estimates.json");
     if estimates.is_file() {
-        figures.insert(name.to_owned(), time_of(&fs::read_to_string(&estimates)?)?);
+        let elements = elements_of(&fs::read_to_string(folder.join("new/benchmark.json"))?)?;
+        figures.insert(name.to_owned(), time_of(&fs::read_to_string(&estimates)?)? / elements);
     }
     for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let entry = entry?;
@@ -95,6 +96,12 @@ fn time_of(estimates: &str) -> Result<f64> {
     let estimates: Value = serde_json::from_str(estimates)?;
     let estimate = |kind: &str| estimates[kind]["point_estimate"].as_f64();
     estimate("slope").or_else(|| estimate("median")).context("criterion's file holds neither slope nor median")
+}
+
+/// How many elements one round has; 1 where the bench does not say.
+fn elements_of(benchmark: &str) -> Result<f64> {
+    let benchmark: Value = serde_json::from_str(benchmark)?;
+    Ok(benchmark["throughput"]["Elements"].as_f64().unwrap_or(1.0))
 }
 
 #[cfg(test)]
@@ -117,5 +124,11 @@ mod tests {
         assert_eq!(time_of(slope).unwrap(), 2.5);
         assert_eq!(time_of(r#"{"slope":null,"median":{"point_estimate":3.0}}"#).unwrap(), 3.0);
         assert!(time_of("{}").is_err());
+    }
+
+    #[test]
+    fn a_round_of_many_elements_is_divided_among_them() {
+        assert_eq!(elements_of(r#"{"throughput":{"Elements":4096}}"#).unwrap(), 4096.0);
+        assert_eq!(elements_of(r#"{"throughput":null}"#).unwrap(), 1.0);
     }
 }

@@ -17,7 +17,7 @@ ownership  -> limits, ring
 control    -> limits, ring, ownership
 wire       -> limits, ring, policy, ownership, control
 node       -> limits, ring, policy, ownership, control, wire
-server     -> limits, policy, ownership, wire, node
+server     -> limits, policy, ownership, control, wire, node
 ringfence  -> ring, policy, ownership, wire, node, server
 xtask      -> nothing of ours
 ";
