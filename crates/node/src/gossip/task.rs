@@ -88,8 +88,9 @@ impl GossipHandle {
         self.counters.clone()
     }
 
-    /// Says goodbye and ends. The others take this node to be down at once, without waiting for it.
-    pub async fn leave(self) {
+    /// Says goodbye and ends. The others take this node to be down at once, without waiting for it. Everything else on the
+    /// handle does nothing from then on.
+    pub async fn leave(&self) {
         let (done, gone) = oneshot::channel();
         if self.leave.send(done).await.is_ok() {
             // Either way the task is over afterwards.

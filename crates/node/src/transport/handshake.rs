@@ -3,13 +3,13 @@
 
 use std::io;
 
+use ring::NodeId;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
 use super::error::HandshakeError;
 use super::hello::{Answerer, CLAIM_LEN, Caller, HELLO_LEN, Held, Met, Verdict, agreed};
-use super::stream::{Peer, PeerStream};
-use ring::NodeId;
+use super::stream::{Peer, PeerStream, Until};
 
 /// Shakes hands with whoever was dialled.
 pub(super) async fn call(
@@ -55,5 +55,5 @@ async fn read<const LENGTH: usize>(stream: &mut TcpStream) -> io::Result<[u8; LE
 fn connected(stream: TcpStream, met: Met) -> Result<PeerStream, HandshakeError> {
     let address = stream.peer_addr()?;
     let peer = Peer { node: met.node, address, uuid: met.uuid, version: met.version };
-    Ok(PeerStream { stream, peer })
+    Ok(PeerStream { stream, peer, until: Until::default() })
 }

@@ -11,14 +11,14 @@ use std::time::Duration;
 
 use futures_util::Stream;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinError, JoinHandle, JoinSet};
 
 use super::counters::Counters;
 use super::credentials::Credentials;
 use super::error::{HandshakeError, Reason};
 use super::handshake;
-use super::stream::PeerStream;
+use super::stream::{PeerStream, Until};
 use crate::clock;
 use crate::quiet::Quiet;
 
@@ -35,11 +35,19 @@ pub const READY_MAX: usize = 64;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// The stream of authenticated connections, for `tonic`'s `serve_with_incoming`. It yields no errors and ends only with its
-/// task. Dropping it closes the door; connections that were made stay.
+/// task. Dropping it closes the door; connections that were made stay, until [`Connections::hang_up`].
 #[derive(Debug)]
 pub struct Incoming {
     ready: mpsc::Receiver<PeerStream>,
+    connections: Connections,
     task: JoinHandle<()>,
+}
+
+impl Incoming {
+    /// The connections that come in here, to end them all.
+    pub fn connections(&self) -> Connections {
+        self.connections.clone()
+    }
 }
 
 impl Stream for Incoming {
@@ -56,22 +64,46 @@ impl Drop for Incoming {
     }
 }
 
+/// Everyone who came in by one door. A server that is aborted leaves its connections behind, each served by a task of its
+/// own; whoever wants the node gone hangs up on them.
+#[derive(Clone, Debug)]
+pub struct Connections(watch::Sender<bool>);
+
+impl Connections {
+    /// Ends every connection that came in, and every one that still will, without a word.
+    pub fn hang_up(&self) {
+        self.0.send_replace(true);
+    }
+
+    fn until_hung_up(&self) -> Until {
+        let mut hung_up = self.0.subscribe();
+        Until::comes(async move {
+            if hung_up.wait_for(|hung_up| *hung_up).await.is_err() {
+                // Nobody is left who could.
+                std::future::pending().await
+            }
+        })
+    }
+}
+
 /// Starts to accept peers on `listener`, inside the current tokio runtime. Who fails is counted and, once in a while, logged
 /// with address and reason.
 pub fn listen(listener: TcpListener, credentials: Arc<Credentials>) -> (Incoming, Arc<Counters>) {
     let counters = Arc::<Counters>::default();
     let (made, ready) = mpsc::channel(READY_MAX);
+    let connections = Connections(watch::Sender::new(false));
     let door = Door {
         listener,
         credentials,
         counters: counters.clone(),
         made,
+        connections: connections.clone(),
         handshakes: JoinSet::new(),
         order: VecDeque::new(),
         refusals: Quiet::new(),
     };
     let task = tokio::spawn(door.run());
-    (Incoming { ready, task }, counters)
+    (Incoming { ready, connections, task }, counters)
 }
 
 type Outcome = (SocketAddr, Result<PeerStream, HandshakeError>);
@@ -81,6 +113,7 @@ struct Door {
     credentials: Arc<Credentials>,
     counters: Arc<Counters>,
     made: mpsc::Sender<PeerStream>,
+    connections: Connections,
     handshakes: JoinSet<Outcome>,
     /// Those that run, oldest first.
     order: VecDeque<(AbortHandle, SocketAddr)>,
@@ -126,6 +159,7 @@ impl Door {
     }
 
     fn hand_over(&mut self, stream: PeerStream, address: SocketAddr) {
+        let stream = PeerStream { until: self.connections.until_hung_up(), ..stream };
         match self.made.try_send(stream) {
             Ok(()) => self.counters.count_made(),
             Err(_) => self.refuse(address, Reason::Crowded, &"crowded: nobody takes the connections that are made"),

@@ -18,7 +18,7 @@ pub use credentials::Credentials;
 pub use dialler::{CONNECT_TIMEOUT, Dialler};
 pub use error::{DialError, HandshakeError, Reason};
 pub use hello::{SPOKEN, Versions};
-pub use listener::{HANDSHAKE_TIMEOUT, HANDSHAKES_MAX, Incoming, READY_MAX, listen};
+pub use listener::{Connections, HANDSHAKE_TIMEOUT, HANDSHAKES_MAX, Incoming, READY_MAX, listen};
 pub use stream::{Peer, PeerStream};
 
 /// How often both sides ask a connection whether the other is still there, idle ones too.

@@ -1,5 +1,7 @@
 //! A connection to a peer that has proved who it is: a TCP stream that carries the peer's identity to the services behind it.
 
+use std::fmt;
+use std::future::Future;
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::pin::Pin;
@@ -30,12 +32,34 @@ pub struct Peer {
 pub struct PeerStream {
     pub(super) stream: TcpStream,
     pub(super) peer: Peer,
+    pub(super) until: Until,
 }
 
 impl PeerStream {
     /// Who is at the other end.
     pub fn peer(&self) -> Peer {
         self.peer
+    }
+}
+
+/// What ends a connection from within: whoever serves it polls it somewhere out of reach. By default nothing does.
+#[derive(Default)]
+pub(super) struct Until(Option<Pin<Box<dyn Future<Output = ()> + Send>>>);
+
+impl Until {
+    /// Until `end` comes to pass.
+    pub(super) fn comes(end: impl Future<Output = ()> + Send + 'static) -> Until {
+        Until(Some(Box::pin(end)))
+    }
+
+    fn has_come(&mut self, cx: &mut Context<'_>) -> bool {
+        self.0.as_mut().is_some_and(|end| end.as_mut().poll(cx).is_ready())
+    }
+}
+
+impl fmt::Debug for Until {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Until(..)")
     }
 }
 
@@ -49,6 +73,11 @@ impl Connected for PeerStream {
 
 impl AsyncRead for PeerStream {
     fn poll_read(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        if self.until.has_come(cx) {
+            // Once is enough: whoever reads an error reads no more.
+            self.until = Until::default();
+            return Poll::Ready(Err(io::ErrorKind::ConnectionAborted.into()));
+        }
         Pin::new(&mut self.stream).poll_read(cx, buf)
     }
 }

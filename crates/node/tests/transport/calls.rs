@@ -129,6 +129,20 @@ async fn a_channel_outlives_the_restart_of_its_peer() {
 }
 
 #[tokio::test]
+async fn hanging_up_ends_every_connection_that_came_in() {
+    let server = serve(credentials(2)).await;
+    let channels = [1, 3].map(|number| dialler(credentials(number)).channel(&server.address, None));
+    for channel in &channels {
+        ask(channel).await.unwrap();
+    }
+    server.connections.hang_up();
+    for channel in &channels {
+        patiently(async { while ask(channel).await.is_ok() {} }).await;
+    }
+    assert!(ask(&channels[0]).await.is_err(), "and whoever comes later is hung up on as well");
+}
+
+#[tokio::test]
 async fn a_peer_that_falls_silent_fails_the_call() {
     let server = serve(credentials(2)).await;
     let proxy = Proxy::to(&server.address).await;

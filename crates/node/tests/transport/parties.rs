@@ -9,7 +9,7 @@ use std::time::Duration;
 use ring::NodeId;
 use ringfence_node::cluster::{ClusterId, ClusterName, ClusterUuid};
 use ringfence_node::secret::{ClusterSecret, Secrets};
-use ringfence_node::transport::{Counters, Credentials, Dialler, Peer, listen, server};
+use ringfence_node::transport::{Connections, Counters, Credentials, Dialler, Peer, listen, server};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::net::{TcpListener, TcpStream};
@@ -59,6 +59,7 @@ pub struct Server {
     pub counters: Arc<Counters>,
     /// Who called last.
     pub caller: Arc<Mutex<Option<Peer>>>,
+    pub connections: Connections,
     _running: oneshot::Sender<()>,
 }
 
@@ -70,6 +71,7 @@ pub async fn serve_at(address: &str, credentials: Arc<Credentials>) -> Server {
     let listener = TcpListener::bind(address).await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
     let (incoming, counters) = listen(listener, credentials);
+    let connections = incoming.connections();
     let caller = Arc::new(Mutex::new(None));
     let seen = caller.clone();
     let note = move |request: Request<()>| -> Result<Request<()>, Status> {
@@ -81,7 +83,7 @@ pub async fn serve_at(address: &str, credentials: Arc<Credentials>) -> Server {
     let ended = async move { drop(ended.await) };
     let serving = server().add_service(health).serve_with_incoming_shutdown(incoming, ended);
     tokio::spawn(async move { serving.await.unwrap() });
-    Server { address, counters, caller, _running: running }
+    Server { address, counters, caller, connections, _running: running }
 }
 
 pub fn dialler(credentials: Arc<Credentials>) -> Dialler {
