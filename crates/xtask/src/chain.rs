@@ -167,10 +167,10 @@ struct Tally {
 }
 
 impl Tally {
-    /// Adds what a closing line of cargo test or of cargo-nextest says; other lines say nothing.
+    /// Adds what a closing line of cargo test or of cargo-nextest says; other lines say nothing. Nextest quotes what a
+    /// failed test printed, a closing line of cargo test included, but not at the margin.
     fn add_line(&mut self, line: &str) {
-        let line = line.trim_start();
-        if !line.starts_with("test result:") && !line.starts_with("Summary [") {
+        if !line.starts_with("test result:") && !line.trim_start().starts_with("Summary [") {
             return;
         }
         let words: Vec<&str> = line.split_whitespace().map(|word| word.trim_end_matches([',', ';'])).collect();
@@ -211,6 +211,7 @@ mod tests {
         let tally = tally_of(&[
             "test result: FAILED. 12 passed; 1 failed; 2 ignored; 0 measured; 0 filtered out; finished in 0.00s",
             "     Summary [   0.005s] 4/7 tests run: 3 passed (1 slow), 2 failed, 1 timed out, 5 skipped",
+            "    test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 66 filtered out; finished in 1.20s",
             "running 99 tests",
             "it said: 7 passed",
         ]);
