@@ -221,6 +221,18 @@ fn what_a_crashed_owner_charged_its_successor_charges_again_and_the_limit_holds(
     assert_eq!(desk.used(&mut successor, 1, at_millis(1_002)), 7);
 }
 
+#[test]
+fn a_partition_that_comes_back_to_its_node_remembers_no_question_of_the_reign_before() {
+    let desk = twenty();
+    let mut partition = owned(Floor::Fresh);
+    let check = first(1).spending(1, 7).named_by_its_caller();
+    desk.decide(&mut partition, &check, at_millis(1));
+    partition.deactivate(Epoch(2), None, &desk);
+    partition.activate(Epoch(3), SESSION, Floor::Fresh);
+    assert!(!desk.decide(&mut partition, &check, at_millis(2)).replayed);
+    assert_eq!(desk.used(&mut partition, 1, at_millis(2)), 7);
+}
+
 /// A limit that admits whatever these tests ask of it.
 fn plenty() -> Desk {
     Desk::with(bucket(1_000_000_000), 1, limits::PERIOD_MAX, Basis::Hi).and(2, bucket(0), 0, secs(1), Basis::Hi)
@@ -250,6 +262,34 @@ fn a_question_whose_record_was_lost_for_space_is_not_decided_anew_until_the_hori
         "first attempts go on"
     );
     assert!(!desk.decide(&mut partition, &lost, at_nanos(horizon() + 1)).replayed);
+}
+
+#[test]
+fn while_records_are_lost_only_who_asks_again_is_turned_away() {
+    let desk = plenty();
+    let mut partition = owned(Floor::Fresh);
+    ask_many(&desk, &mut partition, 0..CHARGED_RECORDS_MAX as u128 + 1, 1, at_nanos(1));
+    partition.cancel(CheckId(u128::MAX), &desk, at_nanos(1));
+    let unheard = first(1 << 100).spending(1, 1);
+    assert!(desk.decide(&mut partition, &unheard, at_nanos(2)).allowed, "although first attempts are looked up now");
+    let own_id = first(1 << 101).spending(1, 1).named_by_its_caller();
+    assert_eq!(desk.ask(&mut partition, &own_id, at_nanos(2)), RECORD, "it may have come before");
+}
+
+#[test]
+fn a_lost_record_of_what_was_taken_back_turns_nobody_away_and_one_of_a_debt_does() {
+    let desk = plenty();
+    for settled in [false, true] {
+        let mut partition = owned(Floor::Fresh);
+        ask_many(&desk, &mut partition, 0..CHARGED_RECORDS_MAX as u128, 1, at_nanos(1));
+        partition.cancel(CheckId(0), &desk, at_nanos(1));
+        if settled {
+            partition.debt(CheckId(0), &[leg(1, 1)], &desk, at_nanos(1));
+        }
+        desk.decide(&mut partition, &first(1 << 100).spending(1, 1), at_nanos(1));
+        let answer = desk.ask(&mut partition, &first(0).spending(1, 1).again(), at_nanos(2));
+        assert_eq!(answer == RECORD, settled, "{answer:?}");
+    }
 }
 
 #[test]
