@@ -99,6 +99,19 @@ pub enum Event {
     Returned(Incarnation),
 }
 
+impl Event {
+    /// The event as a word for logs.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            Event::Seen(_) => "node_seen",
+            Event::Suspected(_) => "node_suspected",
+            Event::Gone(_) => "node_gone",
+            Event::Refused { .. } => "gossip_refused",
+            Event::Returned(_) => "node_returned",
+        }
+    }
+}
+
 /// Whom an event is about.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Who {
