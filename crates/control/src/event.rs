@@ -8,8 +8,8 @@ use ring::{NodeId, PartitionId};
 use crate::genesis::ClusterId;
 use crate::refusal::Refusal;
 
-/// A change of state. The first group comes from [`crate::State::apply`], alike on every node; the second is what one node
-/// saw itself.
+/// A change of state. The first group comes from [`crate::State::apply`], alike on every node; the second is what one
+/// node saw itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
     /// The cluster exists.

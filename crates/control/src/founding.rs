@@ -1,14 +1,16 @@
-//! How a cluster is founded exactly once, whatever the network shows to whom. The founders are a list of names, the same on
-//! every node. The first of them founds, with a promise from every other; everybody else joins what was founded.
+//! How a cluster is founded exactly once, whatever the network shows to whom. The founders are a list of names, the
+//! same on every node. The first of them founds, with a promise from every other; everybody else joins what was
+//! founded.
 //!
-//! Why that is once. A promise is written down before it is given, and only by a node that belongs to no cluster; from then
-//! on that node enters no cluster but one founded by the node it promised, or one that this node itself says it follows, and
-//! a founder that follows another cluster founds none any more in this life. A promise to an earlier life of the founder is
-//! given anew to the next one only when that shows that its question is no older than the promise. So when a founder holds all promises, no other
-//! founder belongs to an earlier cluster, and none will. A founder that lost its disk asks again under a new identity: either
-//! nobody else had entered the earlier cluster, which is then gone with that disk, or somebody had, who refuses and says so.
-//! A cluster's log begins with up to five founders as voters, all named in its [`Birth`]; whatever was committed, most of
-//! them have, and so has one who would refuse.
+//! Why that is once. A promise is written down before it is given, and only by a node that belongs to no cluster; from
+//! then on that node enters no cluster but one founded by the node it promised, or one that the founder by name
+//! follows, in an answer to a question put after the promise; a founder that follows a cluster founds none any more in
+//! this life. A promise to an earlier life of the founder is given anew to the next one only when that shows that its
+//! question is no older than the promise. So when a founder holds all promises, no other founder belongs to an earlier
+//! cluster, and none will. A founder that lost its disk asks again under a new identity: either nobody else had entered
+//! the earlier cluster, which is then gone with that disk, or somebody had, who refuses and says so. A cluster's log
+//! begins with up to five founders as voters, all named in its [`Birth`]; whatever was committed, most of them have,
+//! and so has one who would refuse.
 //!
 //! What it cannot repair: two founders' disks lost before everybody entered, and two live nodes of one name.
 
@@ -17,7 +19,6 @@ mod messages;
 use std::collections::{BTreeMap, VecDeque};
 
 use limits::{Moment, Span};
-use ring::NodeId;
 
 pub use messages::{
     Birth, FoundingMessage, Hello, Outgoing, PromiseAnswer, PromiseReply, PromiseRequest, Standing, Voter,
@@ -52,13 +53,13 @@ pub struct Start {
 /// What this node is to do now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Found the cluster: begin the log with the voters of the birth, unless it has begun, and propose genesis under its
-    /// uuid. The standing is written down already.
+    /// Found the cluster: begin the log with the voters of the birth, unless it has begun, and propose genesis under
+    /// its uuid. The standing is written down already.
     Found(Birth),
-    /// Enter the cluster. A voter of the birth begins its log with the same voters (an equal first entry, so it does not
-    /// matter who is first); whoever then leads a log without genesis proposes it under the birth's uuid. Another node asks
-    /// `via`, a node that should belong to it, to be added, and reports [`Founding::handle_admitted`]. Said again, with
-    /// another `via`, until [`Founding::handle_entered`].
+    /// Enter the cluster. A voter of the birth begins its log with the same voters (an equal first entry, so it does
+    /// not matter who is first); whoever then leads a log without genesis proposes it under the birth's uuid. Another
+    /// node asks `via`, a node that should belong to it, to be added, and reports [`Founding::handle_admitted`]. Said
+    /// again, with another `via`, until [`Founding::handle_entered`].
     Join {
         /// Which cluster.
         birth: Birth,
@@ -96,10 +97,11 @@ pub enum Notice {
     },
 }
 
-/// The machine. Inputs are `handle_*`; after each, drain the outlets in this order: [`Founding::poll_persist`] (and report
-/// [`Founding::handle_persisted`] once it is durable, which may fill the others), [`Founding::poll_message`],
+/// The machine. Inputs are `handle_*`; after each, drain the outlets in this order: [`Founding::poll_persist`] (and
+/// report [`Founding::handle_persisted`] once it is durable, which may fill the others), [`Founding::poll_message`],
 /// [`Founding::poll_outcome`], [`Founding::poll_notice`]. Time is [`Founding::poll_timeout`] and
-/// [`Founding::handle_timeout`]. A node sends its [`Founding::hello`] to whomever it meets, and again about once a second.
+/// [`Founding::handle_timeout`]. A node sends its [`Founding::hello`] to whomever it meets, and again about once a
+/// second; a hello is answered with [`Founding::answer`], which its sender hands in likewise.
 #[derive(Debug)]
 pub struct Founding {
     me: Voter,
@@ -108,7 +110,7 @@ pub struct Founding {
     digest: FoundersDigest,
     candidate: ClusterId,
     nonce: u64,
-    /// What a new life of the founder must show that it has heard; another with every promise.
+    /// What a later life of the founder must show that it has heard; another in every process and with every promise.
     challenge: u64,
     /// As it is on disk.
     standing: Standing,
@@ -198,6 +200,11 @@ impl Founding {
         }
     }
 
+    /// What this node says of itself in answer to a hello with that challenge.
+    pub fn answer(&self, challenge: u64) -> Hello {
+        Hello { echo: Some(challenge), ..self.hello() }
+    }
+
     /// What this node says of itself.
     pub fn hello(&self) -> Hello {
         let cluster = match (&self.standing, &self.stage) {
@@ -207,7 +214,7 @@ impl Founding {
             }
             (Standing::Free | Standing::Promised { .. }, _) => None,
         };
-        Hello { from: self.me.clone(), founders: self.digest, cluster }
+        Hello { from: self.me.clone(), founders: self.digest, cluster, challenge: self.challenge, echo: None }
     }
 
     /// Whether the log of that cluster may be written here: a peer that speaks for any other is refused.
@@ -225,7 +232,7 @@ impl Founding {
 
     /// Another node's word of itself.
     pub fn handle_hello(&mut self, hello: Hello, now: Moment) {
-        let Hello { from, founders, cluster } = hello;
+        let Hello { from, founders, cluster, echo, .. } = hello;
         if from.name == self.me.name {
             return;
         }
@@ -234,7 +241,8 @@ impl Founding {
             return;
         }
         if let Some(birth) = cluster {
-            self.handle_birth(birth, &from, now);
+            let frees = echo == Some(self.challenge) && self.founders.first() == Some(&from.name);
+            self.handle_birth(birth, &from, frees, now);
         }
     }
 
@@ -263,7 +271,7 @@ impl Founding {
                 promised.insert(name, from);
                 self.found_if_all_promised();
             }
-            PromiseAnswer::Member(birth) => self.handle_birth(birth, &from, now),
+            PromiseAnswer::Member(birth) => self.handle_birth(birth, &from, false, now),
             PromiseAnswer::Prove { challenge } => {
                 proofs.insert(name.clone(), challenge);
                 self.messages.push_back(self.request(&name));
@@ -274,8 +282,8 @@ impl Founding {
         }
     }
 
-    /// The cluster has added this node, which is no voter of its birth: the entry is committed. From when this is durable
-    /// the log is accepted.
+    /// The cluster has added this node, which is no voter of its birth: the entry is committed. From when this is
+    /// durable the log is accepted.
     pub fn handle_admitted(&mut self, cluster: ClusterId) {
         if let Stage::Entering { birth, .. } = &self.stage
             && birth.cluster == cluster
@@ -443,8 +451,9 @@ impl Founding {
         self.messages.push_back(Outgoing { to: request.from.name.clone(), message: FoundingMessage::Reply(reply) });
     }
 
-    /// A cluster is there, as one says who belongs to it, or who is the founder by name and follows it.
-    fn handle_birth(&mut self, birth: Birth, teller: &Voter, now: Moment) {
+    /// A cluster is there, as one says who belongs to it, or who is the founder by name and follows it; whether that
+    /// frees this node from a promise.
+    fn handle_birth(&mut self, birth: Birth, teller: &Voter, frees: bool, now: Moment) {
         if let Standing::Member(mine) = &self.standing {
             if mine.cluster != birth.cluster {
                 self.notices.push_back(Notice::WrongCluster { name: teller.name.clone(), cluster: birth.cluster });
@@ -453,7 +462,7 @@ impl Founding {
             }
             return;
         }
-        if self.writing.is_some() || !self.may_follow(&birth, teller.id) {
+        if self.writing.is_some() || !(frees || self.may_follow(&birth)) {
             return;
         }
         if birth.has_voter(self.me.id) {
@@ -463,14 +472,14 @@ impl Founding {
         }
     }
 
-    /// A promise binds to the cluster that its founder founds, unless that founder itself says that it follows another.
-    fn may_follow(&self, birth: &Birth, teller: NodeId) -> bool {
+    /// A promise binds to the cluster that its founder founds.
+    fn may_follow(&self, birth: &Birth) -> bool {
         #[cfg(test)]
         if self.seeded == tests::Seeded::PromiseDoesNotBind {
             return true;
         }
         match &self.standing {
-            Standing::Promised { founder, .. } => birth.founder == *founder || teller == *founder,
+            Standing::Promised { founder, .. } => birth.founder == *founder,
             Standing::Free => true,
             Standing::Member(_) => false,
         }

@@ -14,8 +14,8 @@ pub const NAME_MAX: usize = 253;
 /// The most founders that a list may name. Longer lists are refused.
 pub const FOUNDERS_MAX: usize = 32;
 
-/// How long the log is without a leader after one is lost, as measured: twice the longest election timeout (300 ms) plus
-/// one heartbeat (50 ms). A lease must outlive it.
+/// How long the log is without a leader after one is lost, as measured: twice the longest election timeout (300 ms)
+/// plus one heartbeat (50 ms). A lease must outlive it.
 pub const FAILOVER: Span = Span::from_millis(650);
 
 /// A cluster's uuid: random, made once when it is founded.

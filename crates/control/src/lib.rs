@@ -1,6 +1,7 @@
 //! What the cluster agrees on: genesis, sessions, the map that appoints owners, and policies, as one replicated state
 //! machine. Commands come out of the log in order, [`State::apply`] decides what is legal, and every node that applied
-//! the same entries holds the same state. Beside it: the plans a leader proposes from, and how a cluster is founded once.
+//! the same entries holds the same state. Beside it: the plans a leader proposes from, and how a cluster is founded
+//! once.
 
 mod command;
 pub mod event;

@@ -1,5 +1,5 @@
-//! The map: which session owns each partition, under which epoch. It alone appoints. An owner is replaced only after its
-//! session ended, and each owner has an epoch of its own, above all before it.
+//! The map: which session owns each partition, under which epoch. It alone appoints. An owner is replaced only after
+//! its session ended, and each owner has an epoch of its own, above all before it.
 
 use std::collections::BTreeSet;
 

@@ -1,6 +1,6 @@
-//! What a leader proposes: plans made from the state alone, so that any node could check them. The ring proposes a place
-//! for every partition; a plan takes only those places that may be appointed now, since an owner that lives keeps what it
-//! has until moves exist.
+//! What a leader proposes: plans made from the state alone, so that any node could check them. The ring proposes a
+//! place for every partition; a plan takes only those places that may be appointed now, since an owner that lives keeps
+//! what it has until moves exist.
 
 use std::collections::BTreeSet;
 
@@ -17,8 +17,8 @@ impl Cluster {
         due.then(|| self.plan(&BTreeSet::new()))
     }
 
-    /// Who takes what these sessions own, for `Expire` or `Release`, together with whatever is vacant. Empty when nobody
-    /// else lives or nothing was ever placed.
+    /// Who takes what these sessions own, for `Expire` or `Release`, together with whatever is vacant. Empty when
+    /// nobody else lives or nothing was ever placed.
     pub fn plan_takeovers(&self, ending: &[SessionId]) -> Vec<Run> {
         if !self.map.is_placed() {
             return Vec::new();
@@ -26,7 +26,8 @@ impl Cluster {
         self.plan(&ending.iter().copied().collect())
     }
 
-    /// Who takes what is vacant, for `Appoint`. Empty when nothing is, when nobody lives, and before the first placement.
+    /// Who takes what is vacant, for `Appoint`. Empty when nothing is, when nobody lives, and before the first
+    /// placement.
     pub fn plan_vacant(&self) -> Vec<Run> {
         self.plan_takeovers(&[])
     }

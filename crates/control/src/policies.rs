@@ -154,8 +154,9 @@ impl Policies {
         if bytes + proposal.document.len() > DOCUMENTS_MAX { Err(Refusal::DocumentsFull) } else { Ok(()) }
     }
 
-    /// The limits of a proposal with their numbers, and the last number given. A limit with the key and route it had keeps
-    /// its number under its name, under a new name that says which the old one was, and when it returns after it was gone.
+    /// The limits of a proposal with their numbers, and the last number given. A limit with the key and route it had
+    /// keeps its number under its name, under a new name that says which the old one was, and when it returns after it
+    /// was gone.
     fn number(
         &self,
         index: u64,

@@ -9,6 +9,7 @@ use crate::sessions::SESSIONS_MAX;
 
 /// What an entry did.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::enum_variant_names, reason = "a policy is applied: the word of the event")]
 pub enum Applied {
     /// The cluster exists.
     Founded,
@@ -49,8 +50,8 @@ pub enum Refusal {
     #[error(transparent)]
     BadGenesis(#[from] GenesisError),
 
-    /// Another node lives under this name. It is a wrong name in a file, or a wiped node whose old session has not ended
-    /// yet: ask again until it has.
+    /// Another node lives under this name. It is a wrong name in a file, or a wiped node whose old session has not
+    /// ended yet: ask again until it has.
     #[error("the name {name} is in use by {held_by}")]
     NameInUse {
         /// The name.

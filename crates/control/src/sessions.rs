@@ -1,5 +1,5 @@
-//! Who lives. A session opens once and ends once, by release or by expiry, and never returns; a node has at most one, and
-//! so has a name.
+//! Who lives. A session opens once and ends once, by release or by expiry, and never returns; a node has at most one,
+//! and so has a name.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -13,8 +13,9 @@ use crate::refusal::Refusal;
 /// How many sessions can live at once. One more is refused with [`Refusal::TooManySessions`].
 pub const SESSIONS_MAX: usize = 128;
 
-/// How many ended sessions are remembered; the oldest is forgotten. They are what refuses a late copy of an `OpenSession`.
-/// A copy that came after its session was forgotten would open a session that no process lives, which expires unused.
+/// How many ended sessions are remembered; the oldest is forgotten. They are what refuses a late copy of an
+/// `OpenSession`. A copy that came after its session was forgotten would open a session that no process lives, which
+/// expires unused.
 pub const SESSIONS_REMEMBERED: usize = 256;
 
 /// All sessions that live, and the last that ended.
@@ -85,8 +86,8 @@ impl Sessions {
 
     /// Opens a session. `Ok(false)` when it lives already just so: a proposer that heard no answer asks again.
     ///
-    /// A node whose earlier session lives is refused even when the new one is plainly a restart of the same process: only
-    /// the end of a lease proves that nobody decides under it any more (S7), and the wait is one TTL at most.
+    /// A node whose earlier session lives is refused even when the new one is plainly a restart of the same process:
+    /// only the end of a lease proves that nobody decides under it any more (S7), and the wait is one TTL at most.
     pub(crate) fn open(
         &mut self,
         index: u64,

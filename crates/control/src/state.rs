@@ -1,5 +1,5 @@
-//! The replicated state: what every node that applied the same entries holds alike. [`State::apply`] is the only way in,
-//! decides by the state and the entry alone, and changes all of an entry or nothing.
+//! The replicated state: what every node that applied the same entries holds alike. [`State::apply`] is the only way
+//! in, decides by the state and the entry alone, and changes all of an entry or nothing.
 
 use std::collections::{BTreeMap, BTreeSet};
 

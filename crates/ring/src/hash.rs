@@ -1,5 +1,5 @@
-//! From a routing key to its partition. The hash is keyed, so that nobody outside can pile keys onto one owner; its bytes
-//! are part of the cluster's contract with smart clients and never change.
+//! From a routing key to its partition. The hash is keyed, so that nobody outside can pile keys onto one owner; its
+//! bytes are part of the cluster's contract with smart clients and never change.
 
 use std::fmt;
 use std::hash::Hasher as _;
@@ -75,9 +75,9 @@ pub enum Scope<'a> {
 pub struct RoutingHash(pub u64);
 
 impl RoutingHash {
-    /// SipHash-2-4 (64 bit) keyed with the seed over the scope (`0 | len u32 LE | name` or `1 | limit u32 LE`), then per
-    /// part `kind u8 | len u32 LE | bytes`: prefix-free, so no two different routes read the same bytes. A part is at
-    /// most 256 bytes long.
+    /// SipHash-2-4 (64 bit) keyed with the seed over the scope (`0 | len u32 LE | name` or `1 | limit u32 LE`), then
+    /// per part `kind u8 | len u32 LE | bytes`: prefix-free, so no two different routes read the same bytes. A part is
+    /// at most 256 bytes long.
     pub fn of<'a>(
         seed: &RoutingSeed,
         scope: Scope<'_>,

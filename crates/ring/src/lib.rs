@@ -1,5 +1,5 @@
-//! Which node should have which slice of the key space: routing hash, partitions, and the consistent-hash placement that
-//! proposes an owner for each. It proposes only; the control plane appoints.
+//! Which node should have which slice of the key space: routing hash, partitions, and the consistent-hash placement
+//! that proposes an owner for each. It proposes only; the control plane appoints.
 
 mod hash;
 mod place;

@@ -1,8 +1,8 @@
 //! The placement: which member should have each partition. Consistent hashing finds the place, a cap keeps the shares
-//! even, and what has a place keeps it. A cap recomputed for every membership would push partitions from one old node to
-//! the next (a node that joins lowers everybody's cap, and what overflows spills clockwise), and each of those moves is a
-//! hand-over of live state for nothing. So the placement depends on where things are as well as on who is there: only
-//! what must move does, and the price is that two clusters with the same members may place differently.
+//! even, and what has a place keeps it. A cap recomputed for every membership would push partitions from one old node
+//! to the next (a node that joins lowers everybody's cap, and what overflows spills clockwise), and each of those moves
+//! is a hand-over of live state for nothing. So the placement depends on where things are as well as on who is there:
+//! only what must move does, and the price is that two clusters with the same members may place differently.
 
 use std::hash::{Hash, Hasher};
 
@@ -24,17 +24,17 @@ pub struct Member {
 
 /// Who should have each partition, by partition number; `None` for all of them when there are no members.
 ///
-/// A pure function of the members (in any order; names are distinct) and of `current`, where things are now, by partition
-/// number (missing entries, and owners that are no members, count as vacant). With a fair share of `count / members`,
-/// rounded down, and the remainder going to one member each:
+/// A pure function of the members (in any order; names are distinct) and of `current`, where things are now, by
+/// partition number (missing entries, and owners that are no members, count as vacant). With a fair share of `count /
+/// members`, rounded down, and the remainder going to one member each:
 ///
 /// - a partition stays where it is, unless its owner is above its share and some member is below its fair share;
 /// - a vacant one goes to the first member clockwise from it that still has room;
-/// - a member below its fair share, which is what a newcomer is, is filled up to it from whoever has most, preferring the
-///   partitions that lie at its own points.
+/// - a member below its fair share, which is what a newcomer is, is filled up to it from whoever has most, preferring
+///   the partitions that lie at its own points.
 ///
-/// So from an even placement a join moves the newcomer's fair share and nothing between the others, a leave moves what the
-/// leaver had, and the shares stay within one of each other.
+/// So from an even placement a join moves the newcomer's fair share and nothing between the others, a leave moves what
+/// the leaver had, and the shares stay within one of each other.
 pub fn place(members: &[Member], current: &[Option<NodeId>], count: PartitionCount) -> Vec<Option<NodeId>> {
     let mut members: Vec<&Member> = members.iter().collect();
     members.sort();
@@ -120,9 +120,10 @@ impl Placement {
     }
 }
 
-/// The circle of points, and where on it each partition lies. The ring hashes with SipHash-2-4 and a key of zeros, alike on
-/// every node; partition numbers are nobody's to choose, so this hash needs no secret. We walk past full members over the
-/// sorted points ourselves: the ring's own `get_with_replicas` copies it whole and returns points, not members.
+/// The circle of points, and where on it each partition lies. The ring hashes with SipHash-2-4 and a key of zeros,
+/// alike on every node; partition numbers are nobody's to choose, so this hash needs no secret. We walk past full
+/// members over the sorted points ourselves: the ring's own `get_with_replicas` copies it whole and returns points, not
+/// members.
 struct Circle {
     /// The seats of all points, in clockwise order.
     seats: Vec<Seat>,
@@ -162,8 +163,8 @@ impl Circle {
     }
 }
 
-/// One of a member's points. Its hash is over fixed bytes, `0 | len u32 LE | name | number u32 LE`: a derived `Hash` is no
-/// contract between nodes of different builds.
+/// One of a member's points. Its hash is over fixed bytes, `0 | len u32 LE | name | number u32 LE`: a derived `Hash` is
+/// no contract between nodes of different builds.
 #[derive(Clone)]
 struct Point {
     seat: Seat,

@@ -41,9 +41,13 @@ pub struct Hello {
     pub from: Voter,
     /// The founders it was given.
     pub founders: FoundersDigest,
-    /// The cluster it belongs to, if any. A node that merely hopes to join says nothing; but the founder by name, which
-    /// others have promised to wait for, says whom it follows, and so frees them.
+    /// The cluster it belongs to, if any. A node that merely hopes to join says nothing, but for the founder by name:
+    /// others may have promised to wait for it, and its word that it follows a cluster frees them.
     pub cluster: Option<Birth>,
+    /// A number that the answer repeats.
+    pub challenge: u64,
+    /// In an answer: the number of the hello that is answered, which proves that the answer is no older.
+    pub echo: Option<u64>,
 }
 
 /// The founder asks for a promise.
@@ -73,13 +77,13 @@ pub struct PromiseReply {
 /// Yes, or why not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PromiseAnswer {
-    /// It is written down: this node belongs to no cluster, and until the founder says otherwise it will enter only the one
-    /// that this founder founds.
+    /// It is written down: this node belongs to no cluster, and until the founder says otherwise it will enter only the
+    /// one that this founder founds.
     Promised,
     /// This node belongs to a cluster. Join it.
     Member(Birth),
-    /// This node has promised another life of the founder, and a question can be older than the life that is now. Ask again
-    /// with this number.
+    /// This node has promised another life of the founder, and a question can be older than the life that is now. Ask
+    /// again with this number.
     Prove {
         /// The number.
         challenge: u64,

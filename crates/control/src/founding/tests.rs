@@ -69,7 +69,7 @@ fn answer(machine: &mut Founding, request: &PromiseRequest) -> PromiseAnswer {
 }
 
 fn hello(from: u64, machine: &Founding, cluster: Option<Birth>) -> Hello {
-    Hello { from: voter(from), founders: machine.digest, cluster }
+    Hello { from: voter(from), cluster, ..machine.hello() }
 }
 
 fn birth(cluster_number: u8, founder: u64, voters: &[u64]) -> Birth {
@@ -147,8 +147,12 @@ fn a_promise_outlives_a_restart_and_binds_to_its_founder() {
     let earlier = birth(8, 77, &[2, 3]);
     second.handle_hello(hello(3, &second, Some(earlier.clone())), Moment::ZERO);
     assert_eq!(persist(&mut second), None, "another founder's cluster is not entered");
-    second.handle_hello(hello(1, &second, Some(earlier.clone())), Moment::ZERO);
-    assert_eq!(persist(&mut second), Some(Standing::Member(earlier)), "unless the founder follows it");
+    let follows = hello(1, &second, Some(earlier.clone()));
+    second.handle_hello(follows.clone(), Moment::ZERO);
+    assert_eq!(persist(&mut second), None, "nor when the founder followed it some time ago");
+    let answer = Hello { echo: Some(second.hello().challenge), ..follows };
+    second.handle_hello(answer, Moment::ZERO);
+    assert_eq!(persist(&mut second), Some(Standing::Member(earlier)), "unless the founder follows it now");
 }
 
 #[test]
@@ -166,7 +170,7 @@ fn a_founder_that_lost_its_disk_joins_what_a_founder_entered_meanwhile() {
     assert_eq!(first.poll_outcome(), Some(Outcome::Join { birth: founded.clone(), via: "n3".into() }));
     first.handle_reply(late, Moment::ZERO);
     assert_eq!(persist(&mut first), None, "it founds nothing any more");
-    second.handle_hello(Hello { from: voter(1), ..first.hello() }, Moment::ZERO);
+    second.handle_hello(first.answer(second.hello().challenge), Moment::ZERO);
     assert_eq!(persist(&mut second), Some(Standing::Member(founded)), "and frees who promised it");
 }
 

@@ -166,7 +166,9 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn whatever_it_is_handed_it_places_all_and_takes_only_from_above_a_share((members, current, count) in any_picture()) {
+    fn whatever_it_is_handed_it_places_all_and_takes_only_from_above_a_share(
+        (members, current, count) in any_picture(),
+    ) {
         let after = place(&members, &current, count);
         prop_assert_eq!(after.len(), usize::from(count.get()));
         prop_assert!(after.iter().all(|owner| owner.is_some() != members.is_empty()));

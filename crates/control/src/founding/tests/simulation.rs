@@ -1,13 +1,13 @@
-//! A few nodes, their disks and a bad network in one thread, from one seed. For eight seconds messages are lost, doubled
-//! and late, views are split, nodes crash before and after their disks have what they wrote, and one founder loses its
-//! disk. Then everything heals, but for messages that are still under way.
+//! A few nodes, their disks and a bad network in one thread, from one seed. For eight seconds messages are lost,
+//! doubled and late, views are split, nodes crash before and after their disks have what they wrote, and one founder
+//! loses its disk. Then everything heals, but for messages that are still under way.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::*;
 
 const TROUBLE: u64 = 8_000;
-const END: u64 = 40_000;
+const END: u64 = 20_000;
 const TICK: u64 = 50;
 const HELLO_EVERY: u64 = 300;
 
@@ -119,6 +119,9 @@ enum Happening {
     },
     Tick,
     Trouble,
+    Crash {
+        node: usize,
+    },
     Wipe {
         node: usize,
     },
@@ -228,6 +231,7 @@ impl Simulation {
             Happening::Admission { node, life, birth } => self.admission(node, life, &birth),
             Happening::Tick => self.tick(),
             Happening::Trouble => self.trouble(),
+            Happening::Crash { node } => self.crash(node),
             Happening::Wipe { node } => self.lose_disk(node),
             Happening::Restart { node } => self.restart(node),
             Happening::Heal => self.heal(),
@@ -237,9 +241,18 @@ impl Simulation {
 
     fn deliver(&mut self, to: usize, packet: Packet) {
         let now = self.moment();
+        let names: Vec<String> = self.nodes.iter().map(|node| node.name.clone()).collect();
         let Some(process) = &mut self.nodes[to].process else { return };
         match packet {
-            Packet::Hello(hello) => process.handle_hello(hello, now),
+            Packet::Hello(hello) => {
+                let asker = names.iter().position(|name| *name == hello.from.name).unwrap();
+                let answer = process.answer(hello.challenge);
+                let wants_answer = hello.echo.is_none();
+                process.handle_hello(hello, now);
+                if wants_answer {
+                    self.send(to, asker, Packet::Hello(answer));
+                }
+            }
             Packet::Request(request) => process.handle_request(request),
             Packet::Reply(reply) => process.handle_reply(reply, now),
         }
@@ -268,12 +281,20 @@ impl Simulation {
             }
             self.births.insert(birth.cluster);
             if node == self.victim && self.losses_left > 0 && self.chance.one_in(2) {
-                let soon = self.chance.below(400);
+                // The worst moment: nobody hears of the birth but from packets that are under way.
+                self.hears.iter_mut().for_each(|hears| hears[node] = false);
+                let soon = 100 + self.chance.below(600);
                 self.after(soon, Happening::Wipe { node });
             }
         }
-        if matches!(standing, Standing::Promised { .. }) && self.seeded == Seeded::PromiseIsNotWritten {
-            return;
+        if matches!(standing, Standing::Promised { .. }) {
+            if self.chance.one_in(3) {
+                let soon = self.chance.below(60);
+                self.after(soon, Happening::Crash { node });
+            }
+            if self.seeded == Seeded::PromiseIsNotWritten {
+                return;
+            }
         }
         self.nodes[node].disk = standing;
     }
@@ -349,6 +370,13 @@ impl Simulation {
     }
 
     fn send(&mut self, from: usize, to: usize, packet: Packet) {
+        let held = !self.hears[to][from] && self.chance.one_in(2);
+        if held {
+            // As in the buffers of a connection: it arrives when nobody thinks of it any more.
+            let late = self.chance.below(4_000);
+            self.after(late, Happening::Deliver { to, packet });
+            return;
+        }
         if !self.hears[to][from] || (!self.healed && self.chance.one_in(5)) {
             self.coverage.lost += 1;
             return;
@@ -395,7 +423,7 @@ impl Simulation {
     }
 
     fn crash(&mut self, node: usize) {
-        if self.nodes[node].process.is_none() {
+        if self.healed || self.nodes[node].process.is_none() {
             return;
         }
         if matches!(self.nodes[node].disk, Standing::Promised { .. }) || self.asks_with_promises(node) {
@@ -404,7 +432,7 @@ impl Simulation {
         self.nodes[node].process = None;
         self.finish_or_drop_writes(node);
         self.nodes[node].life += 1;
-        let after = 20 + self.chance.below(2_000);
+        let after = 20 + if self.chance.one_in(2) { self.chance.below(60) } else { self.chance.below(2_000) };
         self.after(after, Happening::Restart { node });
     }
 
@@ -417,10 +445,8 @@ impl Simulation {
     fn finish_or_drop_writes(&mut self, crashed: usize) {
         let life = self.nodes[crashed].life;
         let kept = self.chance.one_in(2);
-        let written = self.queue.iter().find_map(|(&key, happening)| match happening {
-            Happening::Written { node, life: at, .. } if *node == crashed && *at == life => Some(key),
-            _ => None,
-        });
+        let is_that = |happening: &Happening| matches!(happening, Happening::Written { node, life: at, .. } if *node == crashed && *at == life);
+        let written = self.queue.iter().find(|(_, happening)| is_that(happening)).map(|(&key, _)| key);
         if let Some(Happening::Written { standing, .. }) = written.and_then(|key| self.queue.remove(&key))
             && kept
         {
@@ -434,6 +460,7 @@ impl Simulation {
         }
         self.losses_left -= 1;
         self.crash(node);
+        self.hears.iter_mut().for_each(|hears| hears[node] = true);
         let wiped = &mut self.nodes[node];
         if matches!(&wiped.disk, Standing::Member(birth) if birth.founder.0.get() == wiped.id) {
             self.coverage.disks_lost_after_birth += 1;
