@@ -1,6 +1,7 @@
 //! Protobuf on one side, domain types on the other: the only crate that knows both. It converts or refuses; it never
 //! decides, and no default here changes a meaning.
 
+pub mod control;
 pub mod forward;
 pub mod lease;
 
