@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use limits::{Book, BookEntry, Budgets, DomainId, LimitId, Shapes};
-use siphasher::sip::SipHasher13;
 
 use crate::document::Document;
 use crate::domain::{Domain, Listed};
@@ -18,7 +18,7 @@ pub const LIMIT_ID_MAX: u32 = 1 << 22;
 /// The compiled policies of all domains. Cheap to share in an [`Arc`]; nothing in it changes but the counts of keys.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
-    domains: HashMap<Box<str>, Arc<Domain>, std::hash::BuildHasherDefault<SipHasher13>>,
+    domains: HashMap<Box<str>, Arc<Domain>, FixedState>,
     /// The number of every domain there ever was: one that comes back finds its keys counted where they were.
     numbers: BTreeMap<Box<str>, DomainId>,
     shapes: Shapes,
@@ -58,7 +58,7 @@ impl Catalogue {
     /// No domains.
     pub fn empty() -> Catalogue {
         Catalogue {
-            domains: HashMap::default(),
+            domains: HashMap::with_hasher(FixedState::with_seed(0)),
             numbers: BTreeMap::new(),
             shapes: Shapes::new(),
             budgets: Arc::new(Budgets::new()),

@@ -2,11 +2,13 @@
 //! count by. Nothing is allocated for a check that up to four limits apply to, and the cost does not grow with the
 //! number of limits or rules.
 
+use std::cmp::Ordering;
+
 use limits::{AMOUNT_MAX, Algorithm, DomainId, FailMode, LimitId, Part, PartKind, Rate, Shape, ShapeId};
 use smallvec::SmallVec;
 
 use crate::attributes::Attributes;
-use crate::bounds::{ATTRIBUTES_NAMED_MAX, KEY_PARTS_MAX, LIMITS_PER_CHECK_MAX};
+use crate::bounds::{ATTRIBUTES_NAMED_MAX, KEY_PARTS_MAX};
 use crate::document::{Dialect, Document, Missing, Mode, RuleSpec};
 use crate::index::{Index, Seated};
 use crate::share;
@@ -31,19 +33,20 @@ pub struct Domain {
 #[derive(Debug)]
 enum Rules {
     /// No `rules:`: these limits apply to every check.
-    None(Box<[Application]>),
+    None(Applications),
     /// The first rule that matches.
-    First { index: Index, rules: Box<[Rule]>, applications: Box<[Application]> },
+    First { index: Index, rules: Box<[Rule]> },
 }
 
 #[derive(Debug)]
 struct Rule {
     name: Box<str>,
     cost: u64,
-    /// Its part of the applications.
-    first: u32,
-    end: u32,
+    applications: Applications,
 }
+
+/// The limits that a rule applies; most rules have few, and keep them where they are read anyway.
+type Applications = SmallVec<[Application; 3]>;
 
 /// A limit that a rule names, with the weaker of their modes; those that are off are left out.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +55,7 @@ struct Application {
     shadow: bool,
 }
 
-/// One limit, compiled.
+/// One limit, compiled. What matching reads fits into a cache line; the rest stands apart.
 #[derive(Debug)]
 pub struct Limit {
     id: LimitId,
@@ -61,13 +64,40 @@ pub struct Limit {
     missing: Missing,
     fail: FailMode,
     when_full: FailMode,
-    key: SmallVec<[u8; KEY_PARTS_MAX]>,
-    route: Option<SmallVec<[u8; KEY_PARTS_MAX]>>,
+    key: Slots,
+    route: Option<Slots>,
     name: Box<str>,
+    numbers: Box<Numbers>,
+}
+
+/// The numbers of a limit.
+#[derive(Debug)]
+struct Numbers {
+    /// What the owner decides with.
     owners: Shape,
     /// As the document has it, reserve included.
     whole: Shape,
     allotted_at: u64,
+}
+
+/// The slots of a key or of a route, in order.
+#[derive(Debug)]
+struct Slots {
+    len: u8,
+    slots: [u8; KEY_PARTS_MAX],
+}
+
+impl Slots {
+    fn of(names: &[String], slot: &dyn Fn(&str) -> u8) -> Slots {
+        let mut slots = [0; KEY_PARTS_MAX];
+        slots.iter_mut().zip(names).for_each(|(place, name)| *place = slot(name));
+        debug_assert!(names.len() <= KEY_PARTS_MAX, "a document's key has so many parts at most");
+        Slots { len: names.len() as u8, slots }
+    }
+
+    fn iter(&self) -> std::slice::Iter<'_, u8> {
+        self.slots[..usize::from(self.len)].iter()
+    }
 }
 
 impl Limit {
@@ -98,33 +128,33 @@ impl Limit {
 
     /// What the owner decides with; of a limit with a reserved emergency share, the rest.
     pub fn shape(&self) -> &Shape {
-        &self.owners
+        &self.numbers.owners
     }
 
     /// Burst, or the window's amount, as the owner decides; `u64::MAX` when unlimited.
     pub fn capacity(&self) -> u64 {
-        self.owners.capacity().unwrap_or(u64::MAX)
+        self.numbers.owners.capacity().unwrap_or(u64::MAX)
     }
 
     /// The rate as the document has it; `None` when unlimited.
     pub fn rate(&self) -> Option<Rate> {
-        self.whole.rate
+        self.numbers.whole.rate
     }
 
     /// How it counts, with the burst as the document has it.
     pub fn algorithm(&self) -> Algorithm {
-        self.whole.algorithm
+        self.numbers.whole.algorithm
     }
 
     /// The log entry at which the control plane allotted its id.
     pub fn allotted_at(&self) -> u64 {
-        self.allotted_at
+        self.numbers.allotted_at
     }
 
     /// The shape of the small limiter with which one of at most `nodes_max` nodes answers when no owner can: the share
     /// of amount and burst, divided among the nodes and rounded down. `None` unless the failure mode is `emergency`.
     pub fn emergency_shape(&self, nodes_max: u32) -> Option<Shape> {
-        share::emergency_part(self.whole, self.fail, nodes_max)
+        share::emergency_part(self.numbers.whole, self.fail, nodes_max)
     }
 }
 
@@ -278,11 +308,15 @@ impl<'m> Seats<'m> {
     /// Both lists are sorted by name, so one walk finds all. Attributes that the domain does not name are ignored.
     fn of(attributes: &'m Attributes<'m>, named: &[Box<str>]) -> Seats<'m> {
         let mut places = [ABSENT; ATTRIBUTES_NAMED_MAX];
-        let mut named = named.iter().zip(&mut places).peekable();
+        let mut slot = 0;
         for (place, (name, _)) in (0..).zip(attributes.iter()) {
-            while named.next_if(|(wanted, _)| &***wanted < name).is_some() {}
-            if let Some((_, seat)) = named.next_if(|(wanted, _)| &***wanted == name) {
-                *seat = place;
+            while let Some(order) = named.get(slot).map(|wanted| (**wanted).cmp(name))
+                && order != Ordering::Greater
+            {
+                if order == Ordering::Equal {
+                    places[slot] = place;
+                }
+                slot += 1;
             }
         }
         Seats { attributes, places }
@@ -349,11 +383,11 @@ impl Domain {
         let seats = Seats::of(attributes, &self.attributes);
         let (rule, factor, candidates) = match &self.rules {
             Rules::None(all) => (None, 1, &**all),
-            Rules::First { index, rules, applications } => match index.first(&seats) {
+            Rules::First { index, rules } => match index.first(&seats) {
                 None => return Ok(Matched::NoLimit { rule: None }),
                 Some(number) => {
                     let rule = &rules[number as usize];
-                    (Some(&*rule.name), rule.cost, &applications[rule.first as usize..rule.end as usize])
+                    (Some(&*rule.name), rule.cost, &*rule.applications)
                 }
             },
         };
@@ -430,12 +464,10 @@ impl Domain {
                 missing: spec.missing,
                 fail: spec.fail,
                 when_full: spec.when_full,
-                key: spec.key.iter().map(|name| slot(name)).collect(),
-                route: spec.route.as_ref().map(|route| route.iter().map(|name| slot(name)).collect()),
+                key: Slots::of(&spec.key, &slot),
+                route: spec.route.as_ref().map(|route| Slots::of(route, &slot)),
                 name: spec.name.as_str().into(),
-                owners,
-                whole,
-                allotted_at,
+                numbers: Box::new(Numbers { owners, whole, allotted_at }),
             });
         }
         let rules = match &document.rules {
@@ -453,15 +485,12 @@ fn slot_of(attributes: &[Box<str>], name: &str) -> u8 {
 }
 
 fn compile_rules(document: &Document, specs: &[RuleSpec], slot: &dyn Fn(&str) -> u8) -> Rules {
-    let mut all: Vec<Application> = Vec::new();
-    let mut rules = Vec::with_capacity(specs.len());
-    for spec in specs {
-        let first = all.len() as u32;
-        all.extend(applications(document, spec.limits.iter().copied(), spec.mode));
-        debug_assert!(all.len() as u32 - first <= LIMITS_PER_CHECK_MAX as u32, "a rule names so many limits at most");
-        rules.push(Rule { name: spec.name.as_str().into(), cost: spec.cost, first, end: all.len() as u32 });
-    }
-    Rules::First { index: Index::build(specs, slot), rules: rules.into(), applications: all.into() }
+    let rule = |spec: &RuleSpec| Rule {
+        name: spec.name.as_str().into(),
+        cost: spec.cost,
+        applications: applications(document, spec.limits.iter().copied(), spec.mode).collect(),
+    };
+    Rules::First { index: Index::build(specs, slot), rules: specs.iter().map(rule).collect() }
 }
 
 /// Limits with the weaker of their own mode and `mode`, without those that are off.
@@ -475,4 +504,15 @@ fn applications(
         Mode::Shadow => Some(Application { limit, shadow: true }),
         Mode::Off => None,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_matching_reads_of_a_limit_and_of_a_rule_is_one_cache_line_each() {
+        assert!(size_of::<Limit>() <= 64, "{}", size_of::<Limit>());
+        assert!(size_of::<Rule>() <= 64, "{}", size_of::<Rule>());
+    }
 }

@@ -9,10 +9,10 @@
 //! The tables are made from the operator's document and only read afterwards, so a fixed hash is no way in for whoever
 //! chooses the values of a check.
 
-use std::hash::Hasher as _;
+use std::hash::{BuildHasher as _, Hasher as _};
 
+use foldhash::fast::FixedState;
 use hashbrown::HashTable;
-use siphasher::sip::SipHasher13;
 use smallvec::SmallVec;
 
 use crate::attributes::VALUE_MAX;
@@ -277,16 +277,18 @@ fn slots(mut mask: u64) -> impl Iterator<Item = u8> {
     })
 }
 
+/// The seed is fixed, so that every run takes the same time.
+const HASH: FixedState = FixedState::with_seed(0);
+
 fn hash_value(slot: u8, under: bool, bytes: &[u8]) -> u64 {
-    let mut hasher = SipHasher13::new();
-    hasher.write(&[slot, u8::from(under)]);
+    let mut hasher = HASH.build_hasher();
+    hasher.write_u16(u16::from_le_bytes([slot, u8::from(under)]));
     hasher.write(bytes);
     hasher.finish()
 }
 
-/// Both numbers are ours, small and dense: one multiplication spreads them.
 fn hash_step(from: u32, value: u32) -> u64 {
-    let wide = (u64::from(from) << 32 | u64::from(value)).wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let product = u128::from(wide) * 0xd6e8_feb8_6659_fd93_u128;
-    (product as u64) ^ (product >> 64) as u64
+    let mut hasher = HASH.build_hasher();
+    hasher.write_u64(u64::from(from) << 32 | u64::from(value));
+    hasher.finish()
 }

@@ -2,7 +2,9 @@
 //! keys is divided.
 #![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
 
-use limits::{Algorithm, Book, DomainId, FailMode, LimitId, Rate, Span};
+use limits::{
+    Absent, Algorithm, Book, Decided, DomainId, FailMode, Fingerprint, Leg, LimitId, Moment, Now, Rate, Span, Table,
+};
 use ringfence_policy::{Catalogue, CatalogueError, Dialect, Document, SAMPLE};
 
 fn document(domain: &str, limits: &str) -> Document {
@@ -110,6 +112,39 @@ fn the_owner_of_a_limit_with_a_reserve_decides_with_the_rest() {
     assert_eq!((shape.rate, shape.capacity()), (Rate::new(80, Span::from_secs(1)).ok(), Some(40)));
     let emergency = limit.emergency_shape(3).unwrap();
     assert_eq!((emergency.rate, emergency.capacity()), (Rate::new(6, Span::from_secs(1)).ok(), Some(3)));
+}
+
+/// How many keys of a domain's first limit a fresh table takes.
+fn room(catalogue: &Catalogue, domain: &str) -> usize {
+    let mut table = Table::new();
+    let limit = catalogue.domain(domain).unwrap().limits()[0].shape_id();
+    let now = Now::at(Moment::from_nanos(1));
+    let mut decided = Decided::default();
+    let taken = (0..100).take_while(|&n| {
+        let leg = Leg { shape: limit, key: Fingerprint([n, n]), cost: 1, absent: Absent::Fresh, shadow: false };
+        table.decide(&[leg], catalogue.shapes(), catalogue.budgets(), now, &mut decided).is_ok()
+    });
+    let taken = taken.count();
+    table.clear(catalogue.shapes(), catalogue.budgets());
+    taken
+}
+
+#[test]
+fn the_room_for_keys_is_divided_equally_among_the_domains_there_are() {
+    let hourly = "a: { rate: 1/h, key: [client] }";
+    let one = document("one", hourly);
+    let id = |first: u32| move |_: &str| Some((LimitId(first), 0));
+    let alone = Catalogue::empty().with_domain(&one, 1, &id(1), 9).unwrap();
+    assert_eq!(room(&alone, "one"), 9);
+    let both = alone.with_domain(&document("two", hourly), 1, &id(2), 9).unwrap();
+    assert_eq!((room(&both, "one"), room(&both, "two")), (4, 4));
+    let again = both.with_domain(&one, 2, &id(1), 9).unwrap();
+    assert_eq!((room(&again, "one"), room(&again, "two")), (4, 4));
+    let without = again.without_domain("two", 9);
+    assert_eq!(room(&without, "one"), 9);
+    assert_eq!(room(&both, "two"), 0, "a domain that was removed gets no new keys");
+    let crowded = without.with_domain(&document("three", hourly), 1, &id(3), 1).unwrap();
+    assert_eq!((room(&crowded, "one"), room(&crowded, "three")), (1, 1), "never none");
 }
 
 #[test]
