@@ -3,6 +3,7 @@
 
 mod clippy_files;
 mod dead_files;
+mod explained;
 mod heads;
 mod lengths;
 mod plain_text;
@@ -29,6 +30,7 @@ const RULES: &[Rule] = &[
     Rule { asks: "every file opens with its idea", check: heads::missing },
     Rule { asks: "every file is part of the build", check: dead_files::unreachable },
     Rule { asks: "what a manifest asks for is used", check: unused::dependencies },
+    Rule { asks: "what a manifest asks for has a reason", check: explained::missing },
     Rule { asks: "a function fits on a screen", check: lengths::too_long },
     Rule { asks: "types are named for what they are", check: words::vague_types },
     Rule { asks: "what is left to do has an issue", check: words::unnumbered_reminders },

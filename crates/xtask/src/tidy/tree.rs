@@ -30,6 +30,8 @@ pub struct AskedFor {
     pub sources: Vec<String>,
     /// As code spells it.
     pub name: String,
+    /// One of our own crates.
+    pub own: bool,
 }
 
 /// One file.
@@ -105,7 +107,12 @@ fn asked_for(root: &Path, workspace: &Workspace) -> Result<Vec<AskedFor>> {
         let folder = from_root(root, &package.folder)?;
         let elsewhere = package.roots.iter().filter_map(|path| path.parent()).map(|folder| from_root(root, folder));
         let sources = elsewhere.chain([Ok(folder.clone())]).collect::<Result<Vec<_>>>()?;
-        let asked = |name: &String| AskedFor { folder: folder.clone(), sources: sources.clone(), name: name.clone() };
+        let asked = |name: &String| AskedFor {
+            folder: folder.clone(),
+            sources: sources.clone(),
+            name: name.clone(),
+            own: workspace.members().any(|member| member.short_name() == name),
+        };
         asked_for.extend(package.asks_for.iter().map(asked));
     }
     Ok(asked_for)

@@ -27,7 +27,7 @@ fn names_in(code: &str) -> BTreeSet<&str> {
 }
 
 fn is_used(asked: &AskedFor, named: &[(&str, BTreeSet<&str>)]) -> bool {
-    let AskedFor { folder, sources, name } = asked;
+    let AskedFor { folder, sources, name, own: _ } = asked;
     let is_inside = |path: &str| {
         sources.iter().any(|source| path.strip_prefix(source.as_str()).is_some_and(|rest| rest.starts_with('/')))
     };
@@ -44,6 +44,7 @@ mod tests {
             folder: (*folder).to_owned(),
             sources: vec![(*folder).to_owned(), "tests/cluster".to_owned()],
             name: (*name).to_owned(),
+            own: false,
         };
         let tree = Tree { asked_for: asked.iter().map(asked_for).collect(), ..Tree::of(files) };
         dependencies(&tree).iter().map(Finding::to_string).collect()
