@@ -8,9 +8,8 @@ pub(crate) fn now() -> Moment {
     Moment::from_nanos(read(libc::CLOCK_BOOTTIME))
 }
 
-/// The machine's idea of the time of day. Only a leader that has to set cluster time after a full restart may ask: a
-/// node's own wall clock decides nothing.
-#[allow(dead_code, reason = "its one caller is the lease clock of a leader")]
+/// The machine's idea of the time of day. It decides nothing: a leader sets cluster time by it after a full restart,
+/// renewals tell it so that the odd one out is found, and history shows when something was applied.
 pub(crate) fn wall() -> WallTime {
     WallTime::from_unix_nanos(read(libc::CLOCK_REALTIME))
 }

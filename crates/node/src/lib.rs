@@ -1,9 +1,34 @@
-//! One node: the shell around the pure machines.
+//! One node: the shell around the pure machines. It owns the sockets, the clock and the tasks, hands the machines what
+//! came in and carries out what they say; it decides nothing that they could.
 
+pub mod admin;
 mod clock;
 pub mod cluster;
+pub mod config;
+mod control_service;
+mod decision;
+mod desk;
+mod founding;
 pub mod gossip;
-pub mod quiet;
+mod ingress;
+mod leader;
+mod node;
+mod owner;
+mod peer;
+mod propose;
+mod quiet;
 pub mod raft;
+mod replica;
 pub mod secret;
+mod session;
+mod start;
+mod tally;
 pub mod transport;
+mod views;
+
+pub use decision::{AskedId, Checked, Decision, LegAnswer, NotPut, Question, Reason, Source};
+pub use node::{Node, StartError, VERSIONS};
+pub use owner::Holdings;
+pub use propose::NotProposed;
+pub use tally::{LimitTally, Outcome, Tally};
+pub use views::{KnownLimit, Policies};

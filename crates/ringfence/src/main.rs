@@ -1,2 +1,36 @@
-//! ringfence
-fn main() {}
+//! The `ringfence` program: a cluster in one process, and the commands that ask and steer a running one. Data goes to
+//! stdout, messages to stderr, and the exit code says how it went.
+
+// A command-line program prints; everything that does not belong on stdout goes through `tracing` or stderr.
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "this is the one crate that talks to a terminal")]
+
+mod calls;
+mod cli;
+mod commands;
+mod exit;
+
+use clap::Parser as _;
+
+use crate::cli::{Cli, Command};
+use crate::exit::Exit;
+
+fn main() -> std::process::ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(exit) => exit.into(),
+        Err(error) => {
+            eprintln!("ringfence: {error:#}");
+            Exit::of_error(&error).into()
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<Exit> {
+    match cli.command {
+        Command::Dev(dev) => commands::dev::run(&dev),
+        Command::Check(check) => commands::check::run(&check, &cli.target, cli.output),
+        Command::Policy(policy) => commands::policy::run(&policy, &cli.target, cli.output),
+        Command::Cluster(cluster) => commands::cluster::run(&cluster, &cli.target, cli.output),
+        Command::Healthcheck => commands::healthcheck::run(&cli.target),
+    }
+}

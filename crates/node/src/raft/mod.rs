@@ -13,6 +13,7 @@ mod members;
 mod network;
 mod node;
 mod service;
+mod settings;
 mod standing;
 #[cfg(test)]
 mod suite;
@@ -23,9 +24,10 @@ pub use machine::{Machine, RestoreError};
 pub use members::{MembersError, VOTER_COUNTS};
 pub use network::{Dial, MESSAGE_BYTES_MAX};
 pub use node::{
-    BootstrapError, ConfirmError, Confirmed, PAYLOAD_BYTES_MAX, PROPOSALS_MAX, ProposeError, Proposed, RaftNode,
-    Settings, Setup, StartError,
+    BootstrapError, ConfirmError, Confirmed, PAYLOAD_BYTES_MAX, PROPOSALS_MAX, ProposeError, Proposed, RaftNode, Setup,
+    StartError,
 };
 pub use service::{Door, RaftService, SNAPSHOT_BYTES_MAX};
+pub use settings::Settings;
 pub use standing::{Leadership, Members, Role, Standing};
 pub use types::Peer;

@@ -2,12 +2,10 @@
 //! that a caller can act on, and gives every wait an end.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use openraft::SnapshotPolicy;
 use openraft::error::{CheckIsLeaderError, ClientWriteError, ForwardToLeader, InitializeError, RaftError};
 use parking_lot::Mutex;
 use ring::NodeId;
@@ -21,6 +19,7 @@ use super::log::Log;
 use super::machine::{Applier, Machine, RestoreError};
 use super::network::{Dial, Links};
 use super::service::Door;
+use super::settings::Settings;
 use super::standing::{Board, Leadership, Role, Standing};
 use super::types::{Address, Command, Fatal, Metrics, Peer, Raft, raft_id};
 
@@ -29,50 +28,6 @@ use super::types::{Address, Command, Fatal, Metrics, Peer, Raft, raft_id};
 pub const PAYLOAD_BYTES_MAX: usize = 512 * 1024;
 /// Proposals of this node that may wait for their outcome; one more is refused.
 pub const PROPOSALS_MAX: usize = 1_024;
-
-/// Consensus' times and sizes. The defaults are the measured ones: failover takes about twice the longest election
-/// timeout.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Settings {
-    /// How often a leader shows that it lives; also the deadline of one append. Default 50 ms.
-    pub heartbeat: Duration,
-    /// How long a follower hears nothing before it stands for election, drawn at random once per start. Longer than a
-    /// heartbeat. Default 150 to 300 ms.
-    pub election: Range<Duration>,
-    /// Entries of one append, at most. Default 64.
-    pub append_entries_max: u64,
-    /// Entries after which the next snapshot is made. Default 2,000.
-    pub snapshot_entries: u64,
-    /// Bytes of commands after which the next snapshot is made. Default 8 MiB.
-    pub snapshot_bytes: u64,
-    /// Entries kept behind a snapshot, so that a follower that lags a little needs no snapshot. Default 1,000.
-    pub log_kept: u64,
-    /// How long a whole snapshot may take to one peer; then it begins anew. Default 30 s.
-    pub snapshot_within: Duration,
-    /// How long a proposal waits for its outcome; then it is undecided. Default 5 s.
-    pub propose_within: Duration,
-    /// How long one confirmation of leadership may take, its wait for the machine included. Default 2 s.
-    pub confirm_within: Duration,
-    /// How long a change of members, or a learner's catching up, may take. Default 60 s.
-    pub members_within: Duration,
-}
-
-impl Default for Settings {
-    fn default() -> Settings {
-        Settings {
-            heartbeat: Duration::from_millis(50),
-            election: Duration::from_millis(150)..Duration::from_millis(300),
-            append_entries_max: 64,
-            snapshot_entries: 2_000,
-            snapshot_bytes: 8 * 1024 * 1024,
-            log_kept: 1_000,
-            snapshot_within: Duration::from_secs(30),
-            propose_within: Duration::from_secs(5),
-            confirm_within: Duration::from_secs(2),
-            members_within: Duration::from_secs(60),
-        }
-    }
-}
 
 /// What consensus is made of.
 pub struct Setup {
@@ -227,7 +182,7 @@ impl RaftNode {
     /// and has applied all that the journal knows to be committed when this returns.
     pub async fn start(setup: Setup) -> Result<RaftNode, StartError> {
         let Setup { settings, journal, machine, dial, door } = setup;
-        let config = Arc::new(config(&settings)?);
+        let config = Arc::new(settings.config().map_err(StartError::Settings)?);
         let id = journal.identity();
         let due = Arc::new(Notify::new());
         let applier = Applier::load(machine, journal.clone(), settings.snapshot_bytes, Arc::clone(&due)).await?;
@@ -422,22 +377,4 @@ async fn compact(raft: Raft, due: Arc<Notify>) {
             return;
         }
     }
-}
-
-fn config(settings: &Settings) -> Result<openraft::Config, StartError> {
-    let millis = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
-    let config = openraft::Config {
-        cluster_name: "ringfence".to_owned(),
-        heartbeat_interval: millis(settings.heartbeat),
-        election_timeout_min: millis(settings.election.start),
-        election_timeout_max: millis(settings.election.end),
-        install_snapshot_timeout: millis(settings.snapshot_within),
-        max_payload_entries: settings.append_entries_max,
-        // What openraft itself calls caught up; `members` waits for more.
-        replication_lag_threshold: settings.append_entries_max,
-        snapshot_policy: SnapshotPolicy::LogsSinceLast(settings.snapshot_entries),
-        max_in_snapshot_log_to_keep: settings.log_kept,
-        ..openraft::Config::default()
-    };
-    config.validate().map_err(|error| StartError::Settings(error.to_string()))
 }

@@ -1,0 +1,195 @@
+//! The question that a front door puts to its node, and the decision it gets back. Decisions are numbers and identities;
+//! names are looked up in the catalogue that the answer carries, so nothing is copied per check.
+
+use std::sync::Arc;
+
+use limits::{LegDecision, LimitId, Span};
+use ownership::{CheckId, Epoch};
+use policy::Attributes;
+use ring::NodeId;
+use smallvec::SmallVec;
+
+use crate::views::Policies;
+
+/// One check as a front door understood it: may this key spend this cost, before this budget is used up?
+#[derive(Clone, Debug)]
+pub struct Question<'a> {
+    /// The policy's name space.
+    pub domain: &'a str,
+    /// What is known of the request, validated at the door.
+    pub attributes: Attributes<'a>,
+    /// Units to spend, 0 to `limits::AMOUNT_MAX`; 0 only looks.
+    pub cost: u64,
+    /// Who names this check, and how.
+    pub id: AskedId<'a>,
+    /// How long the caller waits.
+    pub budget: Span,
+}
+
+/// The id a caller gave its check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AskedId<'a> {
+    /// None: the node makes one.
+    Made,
+    /// The caller's own text, scoped by who the caller is and by the domain.
+    Text {
+        /// Up to 64 printable characters.
+        text: &'a str,
+        /// The caller's name, empty for an anonymous one.
+        caller: &'a str,
+    },
+    /// 128 bits made by an SDK, with the number of the attempt, from 1.
+    Binary {
+        /// Client nonce and sequence.
+        id: u128,
+        /// 1 for the first attempt.
+        attempt: u8,
+    },
+}
+
+/// Why a check could not be put. Nothing was spent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotPut {
+    /// No policy for that domain. The caller's mistake, or the policy was never applied.
+    #[error("no policy for this domain")]
+    UnknownDomain,
+    /// The check's cost times its rule's is above what can be counted. The caller's mistake.
+    #[error("the cost times the rule's cost is above {max}", max = limits::AMOUNT_MAX)]
+    CostTooLarge,
+    /// The id was given to another question a moment ago. The caller's mistake.
+    #[error("the id belongs to another question")]
+    IdReused,
+}
+
+/// Why a decision is what it is. The stable words of the API are in [`Reason::as_str`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// Every limit admitted it.
+    Ok,
+    /// No limit applied.
+    NoLimit,
+    /// A limit is used up.
+    Limit,
+    /// A limit counts by an attribute that the check lacks.
+    MissingAttribute,
+    /// The cost can never fit.
+    Never,
+    /// No owner could answer in time; the limit's failure mode did.
+    Unavailable,
+    /// The owner took over a moment ago and does not yet know what was used.
+    Recovering,
+}
+
+impl Reason {
+    /// The word that the API uses.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Reason::Ok => "ok",
+            Reason::NoLimit => "no_limit",
+            Reason::Limit => "limit",
+            Reason::MissingAttribute => "missing_attribute",
+            Reason::Never => "never",
+            Reason::Unavailable => "unavailable",
+            Reason::Recovering => "recovering",
+        }
+    }
+}
+
+/// Who answered for a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// The node that was asked owns the key.
+    Owner,
+    /// The owner, one hop away.
+    Forwarded,
+    /// The ingress's emergency limiter.
+    Emergency,
+    /// Nobody: the limit fails open.
+    Open,
+    /// Nobody: the limit fails closed.
+    Closed,
+    /// The policy alone: the check lacks an attribute, or nothing limits it.
+    Policy,
+}
+
+impl Source {
+    /// The word that the API uses.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Source::Owner => "owner",
+            Source::Forwarded => "forwarded",
+            Source::Emergency => "emergency",
+            Source::Open => "open",
+            Source::Closed => "closed",
+            Source::Policy => "policy",
+        }
+    }
+
+    /// Whether the limit was answered without its owner.
+    pub const fn is_degraded(self) -> bool {
+        matches!(self, Source::Emergency | Source::Open | Source::Closed)
+    }
+}
+
+/// What one limit said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LegAnswer {
+    /// The limit, by its identity; [`Checked::policies`] know its name.
+    pub limit: LimitId,
+    /// Whether it admits the check.
+    pub allowed: bool,
+    /// Whether its refusal refuses the check; a shadow limit's does not.
+    pub enforced: bool,
+    /// Why.
+    pub reason: Reason,
+    /// Who answered.
+    pub source: Source,
+    /// The numbers; `None` when nobody counted.
+    pub numbers: Option<LegDecision>,
+    /// The node that decided, if one did.
+    pub owner: Option<NodeId>,
+    /// The epoch it decided under.
+    pub epoch: Option<Epoch>,
+}
+
+/// The decision of a whole check.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decision {
+    /// The check's id, the caller's or a made one.
+    pub id: CheckId,
+    /// Whether the caller may go ahead.
+    pub allowed: bool,
+    /// Why.
+    pub reason: Reason,
+    /// What was charged: the check's cost; a rule may multiply it per limit.
+    pub cost: u64,
+    /// The leg that refused, or the tightest: an index into `legs`.
+    pub named: Option<usize>,
+    /// What each limit said, in the order of the rule.
+    pub legs: SmallVec<[LegAnswer; 2]>,
+    /// The policy revision it was decided under.
+    pub revision: u64,
+    /// Whether this is the recorded answer of an earlier attempt.
+    pub replayed: bool,
+}
+
+impl Decision {
+    /// Whether any limit was answered without its owner.
+    pub fn is_degraded(&self) -> bool {
+        self.legs.iter().any(|leg| leg.source.is_degraded())
+    }
+
+    /// The leg that speaks for the decision.
+    pub fn named_leg(&self) -> Option<&LegAnswer> {
+        self.named.and_then(|index| self.legs.get(index))
+    }
+}
+
+/// The decisions of a batch, in order, with the policies they were made under.
+#[derive(Debug)]
+pub struct Checked {
+    /// Names of limits and domains, header dialects.
+    pub policies: Arc<Policies>,
+    /// One result for each question.
+    pub decisions: Vec<Result<Decision, NotPut>>,
+}

@@ -1,0 +1,132 @@
+//! Where renewals wait at the leader until its leadership is confirmed. The rules are the grantor's; this file only keeps
+//! who waits for which answer, and wakes the leader's loop when there is something to confirm.
+
+use std::collections::BTreeMap;
+
+use limits::Moment;
+use ownership::SessionId;
+use ownership::lease::{Ack, Grantor, News, Renewal, Reply, Round};
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
+use wire::lease::NotRenewed;
+
+use crate::clock;
+
+type Answer = Result<Ack, NotRenewed>;
+
+/// The leader's desk; closed while this node does not lead.
+#[derive(Debug, Default)]
+pub struct Desk {
+    open: Mutex<Option<OpenDesk>>,
+    /// Somebody waits for a confirmation.
+    rang: Notify,
+}
+
+#[derive(Debug)]
+struct OpenDesk {
+    grantor: Grantor,
+    waiting: BTreeMap<(SessionId, u64), oneshot::Sender<Answer>>,
+}
+
+impl Desk {
+    /// Opens the desk under a new term; whoever waited under an older one is turned away.
+    pub fn open(&self, grantor: Grantor) {
+        *self.open.lock() = Some(OpenDesk { grantor, waiting: BTreeMap::new() });
+    }
+
+    /// Closes the desk: this node leads no more. Whoever waits is told to ask the new leader.
+    pub fn close(&self) {
+        if let Some(desk) = self.open.lock().take() {
+            for waiting in desk.waiting.into_values() {
+                let _ = waiting.send(Err(NotRenewed::NotLeader));
+            }
+        }
+    }
+
+    /// Hands a renewal in and waits for what comes of it: never longer than one confirmation takes to succeed or fail.
+    ///
+    /// # Errors
+    ///
+    /// [`NotRenewed`]: nothing was granted.
+    pub async fn renew(&self, renewal: &Renewal) -> Answer {
+        let answer = {
+            let mut open = self.open.lock();
+            let desk = open.as_mut().ok_or(NotRenewed::NotLeader)?;
+            desk.grantor.handle_renewal(renewal, clock::now())?;
+            let (waiting, answer) = oneshot::channel();
+            desk.waiting.insert((renewal.session, renewal.seq), waiting);
+            desk.settle();
+            answer
+        };
+        self.rang.notify_one();
+        answer.await.unwrap_or(Err(NotRenewed::NotLeader))
+    }
+
+    /// Resolves when somebody waits for a confirmation.
+    pub async fn rung(&self) {
+        self.rang.notified().await;
+    }
+
+    /// The confirmation that should be started now, if one should.
+    pub fn poll_confirmation(&self) -> Option<Round> {
+        self.with(Grantor::poll_confirmation).flatten()
+    }
+
+    /// The confirmation succeeded: everyone it was started for is answered.
+    pub fn handle_confirmed(&self, round: Round, news: News) {
+        self.with(|grantor| grantor.handle_confirmed(round, news));
+    }
+
+    /// The confirmation failed.
+    pub fn handle_unconfirmed(&self, round: Round) {
+        self.with(|grantor| grantor.handle_unconfirmed(round));
+    }
+
+    /// The log opened a session.
+    pub fn handle_session_opened(&self, session: SessionId) {
+        self.with(|grantor| grantor.handle_session_opened(session, clock::now()));
+    }
+
+    /// The log ended a session.
+    pub fn handle_session_closed(&self, session: SessionId) {
+        self.with(|grantor| grantor.handle_session_closed(session));
+    }
+
+    /// Time has come to `now`; returns the sessions whose lease has passed, to be proposed as expired in one entry.
+    pub fn handle_timeout(&self, now: Moment) -> Vec<SessionId> {
+        self.with(|grantor| {
+            grantor.handle_timeout(now);
+            grantor.poll_expired()
+        })
+        .unwrap_or_default()
+    }
+
+    /// When `handle_timeout` is next worth calling.
+    pub fn poll_timeout(&self) -> Option<Moment> {
+        self.with(|grantor| grantor.poll_timeout())
+    }
+
+    /// Lets the grantor do something, then hands out the replies it has.
+    fn with<T>(&self, act: impl FnOnce(&mut Grantor) -> T) -> Option<T> {
+        let mut open = self.open.lock();
+        let desk = open.as_mut()?;
+        let result = act(&mut desk.grantor);
+        desk.settle();
+        Some(result)
+    }
+}
+
+impl OpenDesk {
+    fn settle(&mut self) {
+        while let Some(reply) = self.grantor.poll_reply() {
+            let (session, seq, answer) = match reply {
+                Reply::Ack(ack) => (ack.session, ack.seq, Ok(ack)),
+                Reply::Dropped { session, seq } => (session, seq, Err(NotRenewed::Dropped)),
+            };
+            if let Some(waiting) = self.waiting.remove(&(session, seq)) {
+                // The holder may have given up on this renewal; its next one counts.
+                let _ = waiting.send(answer);
+            }
+        }
+    }
+}

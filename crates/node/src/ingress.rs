@@ -1,0 +1,355 @@
+//! The path of a check from its front door to its decision: match the policy, find the partitions, decide at once what is
+//! owned here, ask the owners of the rest, and combine what they say. The rules of asking and combining are machines of
+//! `ownership`; this file feeds them.
+
+mod conclude;
+mod plan;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+
+use futures_util::StreamExt as _;
+use futures_util::future::join_all;
+use futures_util::stream::FuturesUnordered;
+use limits::{FingerprintKey, Span};
+use ownership::Emergency;
+use ownership::ingress::{Asking, Delivery, Outcome, Patience, Step, WhyFailed};
+use ownership::{Answer, Check, Epoch, Owner as Appointed, Route, Unknown};
+use parking_lot::Mutex;
+use ring::{NodeId, PartitionCount, RoutingSeed};
+use wire::forward::Forwarded;
+
+use crate::clock;
+use crate::decision::{Checked, Decision, NotPut, Question, Source};
+use crate::ingress::plan::{Group, Made, Plan};
+use crate::owner::{Owner, Reading};
+use crate::peer::{Links, Unreachable};
+use crate::views::{Policies, Views};
+
+/// How often a question is matched anew because an owner knew a newer policy than the one it was matched with.
+pub const REMATCHES_MAX: usize = 2;
+
+/// What a check needs to know that genesis fixed.
+#[derive(Clone, Debug)]
+pub struct Keys {
+    /// Seeds the hash that routes.
+    pub routing_seed: RoutingSeed,
+    /// Keys the hash that identifies.
+    pub fingerprint_key: FingerprintKey,
+    /// How many partitions there are.
+    pub partitions: PartitionCount,
+    /// How old an owner's answer may be.
+    pub d_max: Span,
+}
+
+/// The ingress of one node.
+#[derive(Debug)]
+pub struct Ingress {
+    me: NodeId,
+    owner: Arc<Owner>,
+    views: Arc<Views>,
+    links: Arc<Links>,
+    keys: OnceLock<Keys>,
+    made: Made,
+    emergency: Mutex<Option<Emergency>>,
+    cancelled: AtomicU64,
+}
+
+/// What came of one group of legs.
+#[derive(Clone, Debug)]
+pub(crate) struct Settled {
+    outcome: Outcome,
+    /// Who decided, or was asked last.
+    owner: Option<Appointed>,
+    /// The epoch that the answer came from.
+    epoch: Option<Epoch>,
+    source: Source,
+    revision: u64,
+    may_have_spent: bool,
+}
+
+/// Everything that is decided here in one go, partition by partition; the buffers serve them all.
+struct Turn<'t> {
+    policies: &'t Policies,
+    d_max: Span,
+    reading: Reading,
+    checks: Vec<Check>,
+    answers: Vec<Answer>,
+}
+
+/// A group on its way.
+struct Under<'g> {
+    group: &'g mut Group,
+    asking: Asking,
+    revision: u64,
+    answered_by: Option<(Appointed, Epoch)>,
+    /// An owner did not know a limit: its policies and ours differ.
+    differs: bool,
+}
+
+impl Ingress {
+    /// An ingress that can decide nothing until it knows the keys.
+    pub fn new(me: NodeId, owner: Arc<Owner>, views: Arc<Views>, links: Arc<Links>, nonce: u64) -> Ingress {
+        Ingress {
+            me,
+            owner,
+            views,
+            links,
+            keys: OnceLock::new(),
+            made: Made::new(nonce),
+            emergency: Mutex::new(None),
+            cancelled: AtomicU64::new(0),
+        }
+    }
+
+    /// Tells what genesis fixed; once.
+    pub fn set_keys(&self, keys: Keys) {
+        // Genesis never changes, so a second telling says the same.
+        let _ = self.keys.set(keys);
+    }
+
+    /// A session of this node began: its emergency limiter starts with everything used.
+    pub fn begin_emergency(&self) {
+        *self.emergency.lock() = Some(Emergency::new(self.owner.now()));
+    }
+
+    /// Tells among how many sessions emergency shares are divided.
+    pub fn set_n_max(&self, n_max: u32) {
+        if let Some(emergency) = self.emergency.lock().as_mut() {
+            emergency.handle_n_max(n_max, clock::now());
+        }
+    }
+
+    /// Charges that were taken back because the check was refused elsewhere or answered too late.
+    pub fn cancelled(&self) -> u64 {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// Decides these questions, each for itself, and returns when the last is decided.
+    pub async fn check(&self, questions: &[Question<'_>]) -> Checked {
+        let policies = self.views.policies.load_full();
+        let mut plans: Vec<_> = questions.iter().map(|question| self.plan(&policies, question)).collect();
+        self.decide_here(&mut plans, &policies);
+        let mut decisions: Vec<_> = plans.iter().map(|plan| self.conclude_if_settled(plan, &policies)).collect();
+        let open = decisions.iter_mut().zip(&mut plans).zip(questions).filter(|((decision, _), _)| decision.is_none());
+        let asked = open.map(async |((decision, plan), question)| {
+            *decision = Some(self.ask_until_settled(plan, question, &policies).await);
+        });
+        join_all(asked).await;
+        Checked { decisions: decisions.into_iter().flatten().collect(), policies }
+    }
+
+    fn conclude_if_settled(&self, plan: &Plan, policies: &Policies) -> Option<Result<Decision, NotPut>> {
+        match plan {
+            Plan::Settled(decision) => Some(decision.clone()),
+            Plan::Asks(asks) => asks.is_settled().then(|| self.conclude(asks, policies)),
+        }
+    }
+
+    /// Decides every group whose owner is this node. All groups of one partition enter its gate together.
+    fn decide_here(&self, plans: &mut [Plan], policies: &Policies) {
+        let Some(keys) = self.keys.get() else { return };
+        let routes = self.views.routes.load();
+        let mut here: Vec<&mut Group> = plans
+            .iter_mut()
+            .flat_map(Plan::groups)
+            .filter(|group| routes.owner_of(group.partition).is_some_and(|owner| owner.session.node == self.me))
+            .collect();
+        here.sort_by_key(|group| group.partition);
+        let mut turn =
+            Turn { policies, d_max: keys.d_max, reading: Reading::new(), checks: Vec::new(), answers: Vec::new() };
+        for groups in here.chunk_by_mut(|one, other| one.partition == other.partition) {
+            let route = routes.route_of(groups[0].partition);
+            turn.decide(&self.owner, groups, route);
+        }
+    }
+
+    /// Asks for what is open until everything is settled; matches anew when an owner knows a newer policy.
+    async fn ask_until_settled(
+        &self,
+        plan: &mut Plan,
+        question: &Question<'_>,
+        policies: &Arc<Policies>,
+    ) -> Result<Decision, NotPut> {
+        let mut matched = Arc::clone(policies);
+        let started = clock::now();
+        for _ in 0..REMATCHES_MAX {
+            let Plan::Asks(asks) = plan else { break };
+            let driven = asks.groups.iter_mut().map(|group| self.drive(group, &matched));
+            let differs = join_all(driven).await.into_iter().any(|differs| differs);
+            let newest = self.views.policies.load_full();
+            let spent = clock::now().since(started);
+            if !differs || Arc::ptr_eq(&newest, &matched) || spent >= question.budget {
+                break;
+            }
+            // Owners that decided already repeat their answer, since the id stays the same.
+            let again = Question { budget: question.budget.saturating_sub(spent), ..question.clone() };
+            *plan = self.plan_again(&newest, &again, asks);
+            matched = newest;
+        }
+        match plan {
+            Plan::Settled(decision) => decision.clone(),
+            Plan::Asks(asks) => self.conclude(asks, &matched),
+        }
+    }
+
+    /// Puts one group's question until it is settled, or an owner turns out to have other policies than `matched` and
+    /// this node has them by now too; then true.
+    async fn drive(&self, group: &mut Group, matched: &Arc<Policies>) -> bool {
+        let (Some(keys), None) = (self.keys.get(), &group.settled) else { return false };
+        let patience = Patience { budget: group.budget, d_max: keys.d_max };
+        let route = self.views.routes.load().route_of(group.partition);
+        let asking = Asking::new(group.check.id, group.check.attempt, patience, route, clock::now());
+        let mut under = Under { group, asking, revision: 0, answered_by: None, differs: false };
+        let mut changes = self.views.changes();
+        let mut on_their_way = FuturesUnordered::new();
+        loop {
+            while let Some(step) = under.asking.poll_step() {
+                match step {
+                    Step::Refresh => self.refresh(&mut under),
+                    Step::Send { attempt, owner, .. } if owner.session.node == self.me => {
+                        self.answer_here(&mut under, attempt, owner);
+                    }
+                    Step::Send { attempt, owner, .. } => {
+                        let answer = self.links.ask(owner.session.node, under.forwarded(attempt));
+                        on_their_way.push(async move { (attempt, owner, answer.await) });
+                    }
+                    Step::Done(outcome) => {
+                        under.settle(outcome, self.me);
+                        return false;
+                    }
+                }
+            }
+            if under.differs && !Arc::ptr_eq(&*self.views.policies.load(), matched) {
+                under.settle(Outcome::Failed(WhyFailed::Unknown(Unknown::Policy)), self.me);
+                return true;
+            }
+            let Some(timeout) = under.asking.poll_timeout() else { return false };
+            tokio::select! {
+                biased;
+                Some((attempt, owner, answer)) = on_their_way.next(), if !on_their_way.is_empty() => {
+                    let answer = answer.unwrap_or(Err(Unreachable::StreamBroken));
+                    match answer {
+                        Ok(reply) => under.heard(attempt, owner, reply.epoch, reply.revision, reply.answer),
+                        Err(why) => {
+                            self.links.count(why);
+                            under.asking.handle_unreachable(attempt, delivery_of(why), clock::now());
+                        }
+                    }
+                }
+                changed = changes.changed() => match changed {
+                    Ok(()) => self.refresh(&mut under),
+                    Err(_) => return false,
+                },
+                () = tokio::time::sleep(timeout.since(clock::now()).into()) => {
+                    under.asking.handle_timeout(clock::now());
+                }
+            }
+        }
+    }
+
+    fn refresh(&self, under: &mut Under<'_>) {
+        let route = self.views.routes.load().route_of(under.group.partition);
+        under.asking.handle_route(route, clock::now());
+    }
+
+    fn answer_here(&self, under: &mut Under<'_>, attempt: u8, owner: Appointed) {
+        under.group.check.attempt = attempt;
+        let mut answers = Vec::with_capacity(1);
+        let check = std::slice::from_ref(&under.group.check);
+        let witness = self.owner.decide(under.group.partition, check, &mut Reading::new(), &mut answers);
+        let revision = match under.group.check.legs.first() {
+            Some(leg) => self.views.policies.load().revision_of(leg.limit),
+            None => 0,
+        };
+        for answer in answers {
+            under.heard(attempt, owner, witness.epoch, revision, answer);
+        }
+    }
+
+    /// Sends what a settled question still owes an owner; no answer is awaited.
+    pub(crate) fn tell(&self, owner: Appointed, item: Forwarded) {
+        if owner.session.node != self.me {
+            self.links.tell(owner.session.node, item);
+            return;
+        }
+        match item {
+            Forwarded::Cancel(partition, id) => {
+                self.owner.cancel(partition, id);
+            }
+            Forwarded::Debt(partition, id, legs) => {
+                self.owner.debt(partition, id, &legs);
+            }
+            Forwarded::Check(..) => {}
+        }
+    }
+}
+
+impl Turn<'_> {
+    /// Decides these groups of one partition. A group that its answer does not settle is left open, to be asked again as
+    /// another attempt under the same id.
+    fn decide(&mut self, here: &Owner, groups: &mut [&mut Group], route: Route) {
+        self.checks.clear();
+        self.checks.extend(groups.iter().map(|group| group.check.clone()));
+        let sent = clock::now();
+        let witness = here.decide(groups[0].partition, &self.checks, &mut self.reading, &mut self.answers);
+        // A thread that was stopped in between acts on nothing that is older than anybody else would act on.
+        let answered = clock::now();
+        for (group, answer) in groups.iter_mut().zip(self.answers.drain(..)) {
+            let patience = Patience { budget: group.budget, d_max: self.d_max };
+            let mut asking = Asking::new(group.check.id, group.check.attempt, patience, route, sent);
+            let Some(Step::Send { attempt, owner, .. }) = asking.poll_step() else { continue };
+            asking.handle_answer(attempt, witness.epoch, answer, answered);
+            let Some(Step::Done(outcome)) = asking.poll_step() else {
+                group.check.attempt = group.check.attempt.saturating_add(1);
+                continue;
+            };
+            group.settled = Some(Settled {
+                may_have_spent: asking.may_have_spent(),
+                outcome,
+                owner: Some(owner),
+                epoch: Some(witness.epoch),
+                source: Source::Owner,
+                revision: group.check.legs.first().map_or(0, |leg| self.policies.revision_of(leg.limit)),
+            });
+        }
+    }
+}
+
+impl Under<'_> {
+    fn forwarded(&self, attempt: u8) -> Forwarded {
+        let mut check = self.group.check.clone();
+        check.attempt = attempt;
+        Forwarded::Check(self.group.partition, check)
+    }
+
+    fn heard(&mut self, attempt: u8, owner: Appointed, epoch: Epoch, revision: u64, answer: Answer) {
+        self.differs |= answer == Answer::Unknown(Unknown::Policy);
+        if matches!(answer, Answer::Decided(_)) {
+            self.revision = revision;
+            self.answered_by = Some((owner, epoch));
+        }
+        self.asking.handle_answer(attempt, epoch, answer, clock::now());
+    }
+
+    fn settle(&mut self, outcome: Outcome, me: NodeId) {
+        let decided = matches!(outcome, Outcome::Decided(_));
+        let answered_by = self.answered_by.filter(|_| decided);
+        let local = answered_by.is_some_and(|(owner, _)| owner.session.node == me);
+        self.group.settled = Some(Settled {
+            outcome,
+            owner: answered_by.map(|(owner, _)| owner).or_else(|| self.asking.last_asked()),
+            epoch: answered_by.map(|(_, epoch)| epoch),
+            source: if local { Source::Owner } else { Source::Forwarded },
+            revision: self.revision,
+            may_have_spent: self.asking.may_have_spent(),
+        });
+    }
+}
+
+const fn delivery_of(why: Unreachable) -> Delivery {
+    match why {
+        Unreachable::QueueFull | Unreachable::NoConnection | Unreachable::UnknownPeer => Delivery::NeverSent,
+        Unreachable::StreamBroken => Delivery::Lost,
+    }
+}

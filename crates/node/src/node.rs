@@ -1,0 +1,249 @@
+//! A running node, as front doors and operators see it: it decides checks, tells what it knows of the cluster, and stops.
+
+use std::sync::Arc;
+
+use control::VersionRange;
+use limits::{Span, WallTime};
+use parking_lot::Mutex;
+use ring::NodeId;
+use tokio::task::JoinSet;
+
+use crate::config::Bounds;
+use crate::decision::{Checked, Question};
+use crate::gossip::{self, GossipHandle};
+use crate::ingress::Ingress;
+use crate::owner::{Holdings, Owner};
+use crate::peer::Links;
+use crate::propose::Proposer;
+use crate::raft::{self, RaftNode, Standing};
+use crate::replica::{Followers, Replica};
+use crate::transport::Connections;
+use crate::views::{Policies, Views};
+
+/// The versions of the cluster's rules that this program follows.
+pub const VERSIONS: VersionRange = VersionRange { oldest: 1, newest: 1 };
+
+/// A running node.
+pub struct Node {
+    me: NodeId,
+    name: String,
+    cluster: String,
+    bounds: Bounds,
+    views: Arc<Views>,
+    owner: Arc<Owner>,
+    ingress: Arc<Ingress>,
+    links: Arc<Links>,
+    replica: Arc<Replica>,
+    raft: RaftNode,
+    proposer: Arc<Proposer>,
+    gossip: Arc<GossipHandle>,
+    connections: Connections,
+    /// Everything the node does on its own account; it ends with the node.
+    tasks: Mutex<JoinSet<()>>,
+}
+
+/// What a node is made of.
+pub(crate) struct Parts {
+    pub(crate) name: String,
+    pub(crate) cluster: String,
+    pub(crate) bounds: Bounds,
+    pub(crate) followers: Followers,
+    pub(crate) replica: Arc<Replica>,
+    pub(crate) raft: RaftNode,
+    pub(crate) proposer: Arc<Proposer>,
+    pub(crate) gossip: Arc<GossipHandle>,
+    pub(crate) connections: Connections,
+    pub(crate) tasks: JoinSet<()>,
+}
+
+impl std::fmt::Debug for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Node").field("id", &self.me).field("name", &self.name).finish_non_exhaustive()
+    }
+}
+
+/// Why a node did not start. Nothing runs; each variant says what to mend.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The data directory cannot be used. It names the path.
+    #[error(transparent)]
+    Journal(#[from] raft::OpenError),
+    /// The journal does not give back what was put into it.
+    #[error(transparent)]
+    JournalRead(#[from] raft::JournalError),
+    /// What founding wrote down is not readable.
+    #[error("what was written down about founding: {0}")]
+    Standing(wire::control::DecodeError),
+    /// Consensus did not start.
+    #[error(transparent)]
+    Consensus(#[from] raft::StartError),
+    /// A name in the configuration cannot be one.
+    #[error("{what} `{text}`: {error}")]
+    Name {
+        /// Which setting.
+        what: &'static str,
+        /// What it says.
+        text: String,
+        /// What is expected.
+        error: crate::cluster::NameError,
+    },
+    /// An advertised address does not resolve, or cannot be one.
+    #[error("the advertised address {address}: {problem}")]
+    Advertise {
+        /// The address.
+        address: String,
+        /// What is wrong with it.
+        problem: String,
+    },
+    /// A socket does not do what sockets do.
+    #[error("the peer port: {0}")]
+    Socket(#[from] std::io::Error),
+}
+
+impl Node {
+    pub(crate) fn of(parts: Parts) -> Node {
+        let Followers { views, owner, ingress, links, desk: _ } = parts.followers;
+        Node {
+            me: parts.raft.id(),
+            name: parts.name,
+            cluster: parts.cluster,
+            bounds: parts.bounds,
+            views,
+            owner,
+            ingress,
+            links,
+            replica: parts.replica,
+            raft: parts.raft,
+            proposer: parts.proposer,
+            gossip: parts.gossip,
+            connections: parts.connections,
+            tasks: Mutex::new(parts.tasks),
+        }
+    }
+
+    /// Resolves once this node has applied a state with genesis and policies: from then on it answers every check.
+    pub async fn ready(&self) {
+        let mut changes = self.views.changes();
+        while self.unready().is_some() && changes.changed().await.is_ok() {}
+    }
+
+    /// Resolves once this node also knows an owner for every partition.
+    pub async fn settled(&self) {
+        self.ready().await;
+        let mut changes = self.views.changes();
+        while !self.is_settled() && changes.changed().await.is_ok() {}
+    }
+
+    fn is_settled(&self) -> bool {
+        let placed = self.views.routes.load().iter().all(|(_, route)| route.session.is_some());
+        placed && self.lease_remaining() > Span::ZERO && self.owner.wall().is_some()
+    }
+
+    /// What keeps this node from answering checks, if anything does.
+    pub fn unready(&self) -> Option<&'static str> {
+        if self.replica.genesis().borrow().is_none() {
+            return Some("this node belongs to no cluster yet");
+        }
+        let policies = self.views.policies.load();
+        policies.catalogue.domains().next().is_none().then_some("the cluster has no policy yet")
+    }
+
+    /// Decides these questions, each for itself.
+    pub async fn check(&self, questions: &[Question<'_>]) -> Checked {
+        self.ingress.check(questions).await
+    }
+
+    /// How long a caller waits: what it asked for, up to this node's maximum, or the default.
+    pub fn budget(&self, asked: Option<Span>) -> Span {
+        asked.unwrap_or(self.bounds.deadline_default).min(self.bounds.deadline_max)
+    }
+
+    /// How long a caller should wait before it asks again, when no owner could answer: until the longest takeover is over.
+    pub fn recovery_hint(&self) -> Span {
+        self.replica.genesis().borrow().as_ref().map_or(Span::from_secs(1), |genesis| genesis.lease.ttl)
+    }
+
+    /// This node's name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The cluster's name.
+    pub fn cluster_name(&self) -> &str {
+        &self.cluster
+    }
+
+    /// A node's name, if the control plane knows the node.
+    pub fn name_of(&self, id: NodeId) -> Option<String> {
+        if id == self.me {
+            return Some(self.name.clone());
+        }
+        self.views.roster.load().node(id).map(|node| node.name.clone())
+    }
+
+    /// The policies in force here.
+    pub fn policies(&self) -> Arc<Policies> {
+        self.views.policies.load_full()
+    }
+
+    /// Cluster time, if it is known.
+    pub fn cluster_time(&self) -> Option<WallTime> {
+        self.owner.wall()
+    }
+
+    /// What this node holds.
+    pub fn holdings(&self) -> Holdings {
+        self.owner.holdings()
+    }
+
+    /// How long this node may still decide without being renewed.
+    pub fn lease_remaining(&self) -> Span {
+        self.owner.lease().end.since(crate::clock::now())
+    }
+
+    /// How many members gossip believes to be in which state.
+    pub fn members(&self) -> [(&'static str, usize); 3] {
+        let view = self.gossip.members().borrow().clone();
+        let count = |state: gossip::State| view.members.values().filter(|member| member.state == state).count();
+        [
+            ("alive", count(gossip::State::Alive)),
+            ("suspect", count(gossip::State::Suspect)),
+            ("down", count(gossip::State::Down)),
+        ]
+    }
+
+    /// Charges taken back because the check was refused elsewhere or too late.
+    pub fn cancelled_charges(&self) -> u64 {
+        self.ingress.cancelled()
+    }
+
+    /// Reigns that began here, by what was known of what had been used.
+    pub fn takeovers(&self) -> [(&'static str, u64); 2] {
+        self.owner.reigns()
+    }
+
+    /// Checks that could not be delivered to their owner, by reason.
+    pub fn forward_errors(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.links.errors()
+    }
+
+    pub(crate) fn standing(&self) -> Standing {
+        self.raft.watch().borrow().clone()
+    }
+
+    pub(crate) fn replica(&self) -> &Replica {
+        &self.replica
+    }
+
+    pub(crate) fn proposer(&self) -> &Proposer {
+        &self.proposer
+    }
+
+    /// Stops in an orderly way: everything that the node does on its own account ends, and its files are closed.
+    pub async fn stop(&self) {
+        let mut tasks = std::mem::take(&mut *self.tasks.lock());
+        tasks.shutdown().await;
+        self.connections.hang_up();
+        self.raft.shutdown().await;
+    }
+}

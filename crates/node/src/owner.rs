@@ -1,0 +1,211 @@
+//! The partitions of this node behind their gates, and what every decision here needs: the lease, the book of limits, and
+//! the time. The shell locks a gate, reads what must be read inside it, and lets the partition decide; nothing else
+//! happens here.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use limits::{Moment, Now, WallTime};
+use ownership::cluster_time::ClusterTime;
+use ownership::{Answer, Cancelled, Check, CheckId, CheckLeg, Epoch, Floor, LeaseBound, Partition, SessionId};
+use parking_lot::{Mutex, MutexGuard};
+use ring::{PartitionCount, PartitionId};
+
+use crate::clock;
+use crate::views::Views;
+
+/// Checks decided on one reading of the clock; the next one reads it again.
+pub const CHECKS_PER_READING: usize = 256;
+
+/// Entries that one turn of the sweeper looks at in one partition.
+pub const SWEEP_STEPS: usize = 64;
+
+/// All partitions of one node.
+#[derive(Debug)]
+pub struct Owner {
+    gates: Box<[Mutex<Partition>]>,
+    lease: ArcSwap<LeaseBound>,
+    time: ArcSwap<ClusterTime>,
+    views: Arc<Views>,
+    fresh_reigns: AtomicU64,
+    worst_case_reigns: AtomicU64,
+}
+
+/// What proves a batch of answers: under which epoch, and at which reading of the clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Witness {
+    /// The epoch of the partition.
+    pub epoch: Epoch,
+    /// The session that decides there, if this node owns it.
+    pub session: Option<SessionId>,
+    /// The clock reading that the decisions rest on.
+    pub clock: Moment,
+}
+
+/// One reading of the clock for many checks. It is read again when it has served [`CHECKS_PER_READING`] checks, and
+/// after every wait at a gate: a reading from before a wait could outlive the lease it is compared with.
+#[derive(Debug)]
+pub struct Reading {
+    now: Option<Now>,
+    served: usize,
+}
+
+impl Reading {
+    /// A clock that has not been read.
+    pub const fn new() -> Reading {
+        Reading { now: None, served: 0 }
+    }
+}
+
+impl Owner {
+    /// A node that owns nothing yet, and has no lease: `lease` ends at the boot. There is a gate for every partition that
+    /// a cluster can have; those that this one does not have stay shut.
+    pub fn new(views: Arc<Views>, lease: LeaseBound) -> Owner {
+        Owner {
+            gates: (0..PartitionCount::MAX.get()).map(|_| Mutex::new(Partition::vacant())).collect(),
+            lease: ArcSwap::from_pointee(lease),
+            time: ArcSwap::from_pointee(ClusterTime::unknown()),
+            views,
+            fresh_reigns: AtomicU64::new(0),
+            worst_case_reigns: AtomicU64::new(0),
+        }
+    }
+
+    /// Decides these checks of one partition and appends one answer for each to `out`. A partition number that the
+    /// cluster does not have is nobody's.
+    pub fn decide(
+        &self,
+        partition: PartitionId,
+        checks: &[Check],
+        reading: &mut Reading,
+        out: &mut Vec<Answer>,
+    ) -> Witness {
+        let Some((mut gate, waited)) = self.enter(partition) else {
+            out.extend(checks.iter().map(|_| Answer::NotOwner { epoch: Epoch(0), hint: None }));
+            return Witness { epoch: Epoch(0), session: None, clock: clock::now() };
+        };
+        let now = self.read(reading, waited, checks.len());
+        // Loaded under the gate: the table may hold shapes that an older book does not know, and the lease may have
+        // ended while this thread waited.
+        let policies = self.views.policies.load();
+        gate.decide_batch(checks, &policies.catalogue, now, &self.lease.load(), out);
+        Witness { epoch: gate.epoch(), session: gate.session(), clock: gate.last().moment }
+    }
+
+    /// Takes back what the check `id` charged in this partition.
+    pub fn cancel(&self, partition: PartitionId, id: CheckId) -> Cancelled {
+        match self.enter(partition) {
+            Some((mut gate, _)) => gate.cancel(id, &self.views.policies.load().catalogue, self.now()),
+            None => Cancelled::NotOwner,
+        }
+    }
+
+    /// Books what a caller spent under `id` without an answer.
+    pub fn debt(&self, partition: PartitionId, id: CheckId, legs: &[CheckLeg]) -> bool {
+        self.enter(partition)
+            .is_some_and(|(mut gate, _)| gate.debt(id, legs, &self.views.policies.load().catalogue, self.now()))
+    }
+
+    /// Sees to it that `session` reigns here at `epoch`. A reign of another session or epoch ends first, with all its
+    /// memory; one that runs already goes on.
+    pub fn reign(&self, partition: PartitionId, epoch: Epoch, session: SessionId, floor: Floor) {
+        let Some((mut gate, _)) = self.enter(partition) else { return };
+        if gate.session() == Some(session) && gate.epoch() == epoch {
+            return;
+        }
+        if gate.is_active() {
+            let known = gate.epoch();
+            gate.deactivate(known, None, &self.views.policies.load().catalogue);
+        }
+        gate.activate(epoch, session, floor);
+        match floor {
+            Floor::Fresh => self.fresh_reigns.fetch_add(1, Ordering::Relaxed),
+            Floor::FullAsOf { .. } => self.worst_case_reigns.fetch_add(1, Ordering::Relaxed),
+        };
+    }
+
+    /// Reigns that began here, by what was known of what had been used.
+    pub fn reigns(&self) -> [(&'static str, u64); 2] {
+        [
+            ("fresh", self.fresh_reigns.load(Ordering::Relaxed)),
+            ("worst_case", self.worst_case_reigns.load(Ordering::Relaxed)),
+        ]
+    }
+
+    /// Ends a reign, or takes note of somebody else's.
+    pub fn deactivate(&self, partition: PartitionId, epoch: Epoch, hint: Option<SessionId>) {
+        if let Some((mut gate, _)) = self.enter(partition) {
+            gate.deactivate(epoch, hint, &self.views.policies.load().catalogue);
+        }
+    }
+
+    /// Forgets some of what is as fresh in one partition; called in turn for all of them, beside the decisions.
+    pub fn sweep(&self, partition: PartitionId) -> usize {
+        // A gate that is busy sweeps as it decides.
+        let Some(mut gate) = self.gates.get(usize::from(partition.0)).and_then(Mutex::try_lock) else { return 0 };
+        gate.sweep(&self.views.policies.load().catalogue, self.now(), SWEEP_STEPS)
+    }
+
+    /// Until when, and in whose name, this node may decide.
+    pub fn set_lease(&self, lease: LeaseBound) {
+        self.lease.store(Arc::new(lease));
+    }
+
+    /// The lease as it stands.
+    pub fn lease(&self) -> LeaseBound {
+        **self.lease.load()
+    }
+
+    /// Replaces what is known of cluster time.
+    pub fn set_time(&self, time: ClusterTime) {
+        self.time.store(Arc::new(time));
+    }
+
+    /// A reading of this node's clock with the cluster time that belongs to it.
+    pub fn now(&self) -> Now {
+        let moment = clock::now();
+        Now { moment, wall: self.time.load().now(moment) }
+    }
+
+    /// Cluster time, if it is known.
+    pub fn wall(&self) -> Option<WallTime> {
+        self.now().wall
+    }
+
+    /// Keys held, partitions decided for here.
+    pub fn holdings(&self) -> Holdings {
+        self.gates.iter().fold(Holdings::default(), |sum, gate| {
+            let gate = gate.lock();
+            Holdings { keys: sum.keys + gate.keys(), active: sum.active + usize::from(gate.is_active()) }
+        })
+    }
+
+    fn enter(&self, partition: PartitionId) -> Option<(MutexGuard<'_, Partition>, bool)> {
+        let gate = self.gates.get(usize::from(partition.0))?;
+        match gate.try_lock() {
+            Some(entered) => Some((entered, false)),
+            None => Some((gate.lock(), true)),
+        }
+    }
+
+    fn read(&self, reading: &mut Reading, waited: bool, checks: usize) -> Now {
+        reading.served += checks;
+        match reading.now {
+            Some(now) if !waited && reading.served <= CHECKS_PER_READING => now,
+            Some(_) | None => {
+                reading.served = checks;
+                *reading.now.insert(self.now())
+            }
+        }
+    }
+}
+
+/// What a node holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Holdings {
+    /// Keys with an entry.
+    pub keys: usize,
+    /// Partitions that this node decides for.
+    pub active: usize,
+}

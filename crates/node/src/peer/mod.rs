@@ -1,0 +1,9 @@
+//! The path between an ingress and an owner on another node: batches of checks on streams, answers on the way back.
+
+mod link;
+mod links;
+mod service;
+
+pub use link::Unreachable;
+pub use links::Links;
+pub use service::PeerService;

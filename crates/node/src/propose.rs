@@ -1,0 +1,114 @@
+//! Getting a command into the log from any node: here if this node leads, else by asking the one that does.
+
+use std::time::Duration;
+
+use control::{Applied, Command, Refusal};
+use tonic::transport::Channel;
+use wire::peer::control_client::ControlClient;
+use wire::peer::propose_reply::Reply as Proposed;
+use wire::peer::{ProposeReply, ProposeRequest};
+
+use crate::raft::{Dial, Peer, ProposeError, RaftNode};
+
+/// How long one proposal at a leader may take, its transport included.
+pub const PROPOSE_WITHIN: Duration = Duration::from_secs(6);
+
+/// How long a proposal without a leader rests before it looks for one again.
+const LOOK_AGAIN: Duration = Duration::from_millis(50);
+
+/// Why a command has no known outcome.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NotProposed {
+    /// The log took it and did nothing: it was not legal. Nothing changed.
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    /// Nobody is known to lead. Nothing was proposed; try again.
+    #[error("no leader")]
+    NoLeader,
+    /// The command is too large for the log. Nothing was proposed.
+    #[error("the command is too large")]
+    TooLarge,
+    /// It may or may not have been committed: look at the state before proposing again.
+    #[error("the outcome is not known: {0}")]
+    Undecided(String),
+}
+
+/// Proposes commands on behalf of one node.
+pub struct Proposer {
+    raft: RaftNode,
+    dial: Dial,
+}
+
+impl Proposer {
+    /// A proposer that knows the leader from `raft` and reaches it by `dial`.
+    pub fn new(raft: RaftNode, dial: Dial) -> Proposer {
+        Proposer { raft, dial }
+    }
+
+    /// Who leads, as far as this node knows.
+    pub fn leader(&self) -> Option<Peer> {
+        self.raft.watch().borrow().leader_peer().cloned()
+    }
+
+    /// A lazy channel to a peer.
+    pub fn channel_to(&self, peer: &Peer) -> Option<Channel> {
+        (self.dial)(peer).ok()
+    }
+
+    /// Proposes a command at the leader, once; returns what it did when it is applied there.
+    pub async fn propose(&self, command: &Command) -> Result<Applied, NotProposed> {
+        let leader = self.leader().ok_or(NotProposed::NoLeader)?;
+        let payload = wire::control::command_to_bytes(command);
+        if leader.id == self.raft.id() {
+            return match self.raft.propose(payload).await {
+                Ok(proposed) => outcome_of(&proposed.reply),
+                Err(error) => Err(not_proposed(&error)),
+            };
+        }
+        let channel = self.channel_to(&leader).ok_or(NotProposed::NoLeader)?;
+        let request = ProposeRequest { command: payload };
+        let mut client = ControlClient::new(channel);
+        match tokio::time::timeout(PROPOSE_WITHIN, client.propose(request)).await {
+            Ok(Ok(reply)) => proposed_there(reply.into_inner()),
+            Ok(Err(status)) => Err(NotProposed::Undecided(status.message().to_owned())),
+            Err(_) => Err(NotProposed::Undecided("timed out".to_owned())),
+        }
+    }
+
+    /// Proposes a command, and again for as long as there was nobody to propose it to, until `within` has passed.
+    pub async fn propose_within(&self, command: &Command, within: Duration) -> Result<Applied, NotProposed> {
+        let until = tokio::time::Instant::now() + within;
+        loop {
+            let proposed = self.propose(command).await;
+            if proposed != Err(NotProposed::NoLeader) || tokio::time::Instant::now() >= until {
+                return proposed;
+            }
+            tokio::time::sleep(LOOK_AGAIN).await;
+        }
+    }
+}
+
+fn proposed_there(reply: ProposeReply) -> Result<Applied, NotProposed> {
+    match reply.reply {
+        Some(Proposed::Outcome(outcome)) => outcome_of(&outcome),
+        Some(Proposed::NotLeader(_)) => Err(NotProposed::NoLeader),
+        Some(Proposed::TooLarge(_)) => Err(NotProposed::TooLarge),
+        Some(Proposed::Undecided(why)) => Err(NotProposed::Undecided(why)),
+        None => Err(NotProposed::Undecided("an empty answer".to_owned())),
+    }
+}
+
+fn outcome_of(reply: &[u8]) -> Result<Applied, NotProposed> {
+    match wire::control::outcome_from_bytes(reply) {
+        Ok(outcome) => outcome.map_err(NotProposed::from),
+        Err(error) => Err(NotProposed::Undecided(error.to_string())),
+    }
+}
+
+fn not_proposed(error: &ProposeError) -> NotProposed {
+    match error {
+        ProposeError::NotLeader { .. } | ProposeError::Busy => NotProposed::NoLeader,
+        ProposeError::TooLarge { .. } => NotProposed::TooLarge,
+        ProposeError::Undecided | ProposeError::Stopped(_) => NotProposed::Undecided(error.to_string()),
+    }
+}

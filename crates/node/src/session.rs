@@ -1,0 +1,182 @@
+//! This process's life in the cluster: it opens a session through the log, keeps its lease renewed at whoever leads, and
+//! when the log ends the session, opens the next. The rules of leases are the holder's; this file sends and waits.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use control::{Command, NodeSpec, Refusal};
+use ownership::SessionId;
+use ownership::cluster_time::ClusterTime;
+use ownership::lease::{Ack, Holder, Renewal, Terms};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use wire::lease::{NotRenewed, renewal_to_proto, renewed_from_proto};
+use wire::peer::peer_client::PeerClient;
+
+use crate::clock;
+use crate::desk::Desk;
+use crate::ingress::Ingress;
+use crate::leader::terms_of;
+use crate::owner::Owner;
+use crate::propose::{NotProposed, Proposer};
+use crate::replica::Replica;
+use crate::views::Views;
+
+/// How long a refused or failed attempt to open a session rests.
+const OPEN_AGAIN: Duration = Duration::from_millis(200);
+
+/// Acknowledgements that may wait to be read.
+const ACKS_MAX: usize = 64;
+
+/// Everything a session needs of its node.
+#[derive(Clone)]
+pub struct Life {
+    /// Who this node says it is.
+    pub spec: NodeSpec,
+    /// Random per process.
+    pub nonce: u64,
+    /// Where it proposes.
+    pub proposer: Arc<Proposer>,
+    /// What the log says.
+    pub replica: Arc<Replica>,
+    /// Whom the lease lets decide.
+    pub owner: Arc<Owner>,
+    /// Whose emergency limiter begins with the session.
+    pub ingress: Arc<Ingress>,
+    /// What changes when the log does.
+    pub views: Arc<Views>,
+    /// The leader's desk, when this node leads.
+    pub desk: Arc<Desk>,
+    /// Cluster time, shared with the leader's part of this node.
+    pub time: Arc<Mutex<ClusterTime>>,
+}
+
+impl Life {
+    /// Lives one session after another, for as long as the process does.
+    pub async fn run(self) {
+        let mut session = SessionId { node: self.spec.id, nonce: self.nonce, counter: 1 };
+        loop {
+            self.open(session).await;
+            session = self.live(session).await;
+        }
+    }
+
+    /// Proposes the session until the log has it.
+    async fn open(&self, session: SessionId) {
+        self.replica.expect(session);
+        let node = Box::new(self.spec.clone());
+        let command = Command::OpenSession { session, node };
+        let mut told = None;
+        while !self.lives(session) {
+            match self.proposer.propose(&command).await {
+                Ok(_) => self.seen(session).await,
+                Err(error) => {
+                    // Once per kind of trouble: the name of a node that died stays taken until its lease has run out.
+                    let text = error.to_string();
+                    if told.as_ref() != Some(&text) {
+                        tracing::info!(%error, "no session yet");
+                        told = Some(text);
+                    }
+                    if matches!(error, NotProposed::Refused(Refusal::SessionEnded)) {
+                        return;
+                    }
+                    tokio::time::sleep(OPEN_AGAIN).await;
+                }
+            }
+        }
+    }
+
+    /// Waits until this node's own replica has the session, or knows that it ended.
+    async fn seen(&self, session: SessionId) {
+        let mut changes = self.views.changes();
+        while !self.lives(session) && !self.has_ended(session) {
+            if changes.changed().await.is_err() {
+                return;
+            }
+        }
+    }
+
+    fn lives(&self, session: SessionId) -> bool {
+        self.replica.read_cluster(|cluster| cluster.sessions.lives(session)).unwrap_or(false)
+    }
+
+    fn has_ended(&self, session: SessionId) -> bool {
+        let ended = |cluster: &control::Cluster| cluster.sessions.ended.iter().any(|ended| ended.session == session);
+        self.replica.read_cluster(ended).unwrap_or(false)
+    }
+
+    /// Renews until the log has ended the session; returns the next one.
+    async fn live(&self, session: SessionId) -> SessionId {
+        let mut holder = Holder::new(session, self.terms(), clock::now());
+        let (acks, mut heard) = mpsc::channel(ACKS_MAX);
+        let mut changes = self.views.changes();
+        self.ingress.begin_emergency();
+        loop {
+            while let Some(renewal) = holder.poll_renewal(self.map_version(), Some(clock::wall())) {
+                self.send(renewal, acks.clone());
+            }
+            if let Some(at) = holder.poll_lapsed() {
+                tracing::warn!(?session, ?at, "lease_lapsed");
+            }
+            let Some(timeout) = holder.poll_timeout() else { return holder.handle_session_dead() };
+            tokio::select! {
+                biased;
+                _ = changes.changed() => {
+                    if !self.lives(session) {
+                        return holder.handle_session_dead();
+                    }
+                }
+                Some(ack) = heard.recv() => self.handle_ack(&mut holder, &ack),
+                () = tokio::time::sleep(timeout.since(clock::now()).into()) => holder.handle_timeout(clock::now()),
+            }
+        }
+    }
+
+    fn handle_ack(&self, holder: &mut Holder, ack: &Ack) {
+        let now = clock::now();
+        let Some(heard) = holder.handle_ack(ack, now) else { return };
+        self.ingress.set_n_max(ack.news.n_max);
+        if let Some(told) = ack.news.cluster_time {
+            let mut time = self.time.lock();
+            time.handle_ack_time(heard.sent, now, told);
+            self.owner.set_time(*time);
+        }
+        // Cluster time first: whoever may decide can also read it.
+        self.owner.set_lease(holder.bound());
+    }
+
+    /// Lease times, from genesis; a session begins after it.
+    fn terms(&self) -> Terms {
+        self.replica.genesis().borrow().as_ref().map_or(Terms::DEFAULT, |genesis| terms_of(&genesis.lease))
+    }
+
+    fn map_version(&self) -> u64 {
+        self.views.routes.load().map_version()
+    }
+
+    /// Sends one renewal on a task of its own: a leader that does not answer must not delay the next.
+    fn send(&self, renewal: Renewal, acks: mpsc::Sender<Ack>) {
+        let life = self.clone();
+        tokio::spawn(async move {
+            let ttl: Duration = life.terms().ttl().into();
+            // A renewal that is not answered within the lease it asks for is of no use any more.
+            match tokio::time::timeout(ttl, life.renew(&renewal)).await {
+                Ok(Ok(ack)) => {
+                    let _ = acks.send(ack).await;
+                }
+                Ok(Err(why)) => tracing::debug!(%why, "not renewed"),
+                Err(_) => tracing::debug!("renewal timed out"),
+            }
+        });
+    }
+
+    async fn renew(&self, renewal: &Renewal) -> Result<Ack, NotRenewed> {
+        let Some(leader) = self.proposer.leader() else { return Err(NotRenewed::NotLeader) };
+        if leader.id == self.spec.id {
+            return self.desk.renew(renewal).await;
+        }
+        let channel = self.proposer.channel_to(&leader).ok_or(NotRenewed::Dropped)?;
+        let reply = PeerClient::new(channel).renew(renewal_to_proto(renewal)).await.map_err(|_| NotRenewed::Dropped)?;
+        renewed_from_proto(reply.get_ref()).map_err(|_| NotRenewed::Dropped)?
+    }
+}

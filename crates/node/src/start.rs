@@ -1,0 +1,264 @@
+//! How a node comes to life: it remembers who it is, opens its peer port, starts to gossip, and then consensus, founding,
+//! its session and its duties as a leader follow by themselves.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use control::{Addresses, NodeSpec};
+use limits::{Moment, Span};
+use ownership::cluster_time::ClusterTime;
+use ownership::{LeaseBound, SessionId};
+use parking_lot::Mutex;
+use ring::NodeId;
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::broadcast;
+use tokio::task::JoinSet;
+use wire::peer::control_server::ControlServer;
+use wire::peer::peer_server::PeerServer;
+use wire::peer::raft_server::RaftServer;
+
+use crate::cluster::{ClusterId, ClusterName, NameError, NodeName};
+use crate::config::{Advertise, Config, Data};
+use crate::control_service::ControlService;
+use crate::founding::{Founder, Meeting};
+use crate::gossip::{self, Identity, Incarnation};
+use crate::ingress::Ingress;
+use crate::leader::Leader;
+use crate::node::{Node, Parts, StartError, VERSIONS};
+use crate::owner::Owner;
+use crate::peer::{Links, PeerService};
+use crate::propose::Proposer;
+use crate::raft::{self, Dial, Door, Journal, RaftNode, RaftService};
+use crate::replica::{Driven, Followers, Replica};
+use crate::secret::Secrets;
+use crate::session::Life;
+use crate::transport::{self, Credentials, Dialler, Incoming};
+use crate::views::Views;
+
+/// The journal's cell that counts how often this node started.
+const BOOTS: &str = "boots";
+
+/// How long the sweeper rests between two partitions: a whole turn takes a few seconds, and costs next to nothing.
+const SWEEP_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
+
+impl Node {
+    /// Starts a node. It founds or joins its cluster in the background; [`Node::ready`] resolves when it can decide.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`]; nothing runs then.
+    pub async fn start(config: Config) -> Result<Arc<Node>, StartError> {
+        let journal = open(&config.data)?;
+        let me = journal.identity();
+        let spec = spec_of(&config, me);
+        let founder = Arc::new(Founder::remember(&config, &journal, &spec).await?);
+        let cluster =
+            ClusterId { name: named("cluster.name", &config.founding.name, ClusterName::new)?, uuid: founder.uuid() };
+        let secrets = Secrets::new(config.secret.clone());
+        let credentials = Arc::new(Credentials::new(me, cluster.clone(), secrets.clone()));
+        let dialler = Dialler::new(Arc::clone(&credentials));
+        let dial = dial_with(dialler.clone());
+        let followers = followers(me, &dial);
+        let replica = Arc::new(Replica::new(followers.clone(), config.bounds.keys_max));
+
+        let identity = identity_of(&config, me, boot(&journal).await?).await?;
+        let gossip = gossip::Config {
+            identity,
+            cluster,
+            secrets,
+            settings: gossip::Settings::default(),
+            seeds: config.seeds.clone(),
+            seed: rand::random(),
+        };
+        let door = Door::new();
+        let services = (door.service(), transport::listen(tcp(config.peer.tcp)?, Arc::clone(&credentials)).0);
+        let (gossip, events) = gossip::start(udp(config.peer.udp)?, gossip)
+            .map_err(|error| not_advertised(&config.advertise.peer, error))?;
+        let gossip = Arc::new(gossip);
+        let raft = RaftNode::start(raft::Setup {
+            settings: raft::Settings::default(),
+            journal,
+            machine: Box::new(Driven(Arc::clone(&replica))),
+            dial: Arc::clone(&dial),
+            door,
+        })
+        .await?;
+        let proposer = Arc::new(Proposer::new(raft.clone(), Arc::clone(&dial)));
+
+        let mut tasks = JoinSet::new();
+        let (raft_service, incoming) = services;
+        let control = ControlService { founder: Arc::clone(&founder), raft: raft.clone() };
+        let connections = incoming.connections();
+        tasks.spawn(serve_peers(incoming, raft_service, PeerService::of(&followers), control));
+        tasks.spawn(tell_gossip(events));
+        let meeting = Meeting {
+            founder: Arc::clone(&founder),
+            raft: raft.clone(),
+            replica: Arc::clone(&replica),
+            dialler,
+            credentials,
+            gossip: Arc::clone(&gossip),
+            seeds: config.seeds.clone(),
+            spec: spec.clone(),
+        };
+        tasks.spawn(meeting.run());
+        let time = Arc::new(Mutex::new(ClusterTime::unknown()));
+        let cluster = config.founding.name.clone();
+        let leader = Leader {
+            raft: raft.clone(),
+            replica: Arc::clone(&replica),
+            desk: Arc::clone(&followers.desk),
+            views: Arc::clone(&followers.views),
+            owner: Arc::clone(&followers.owner),
+            time: Arc::clone(&time),
+            founder,
+            founding: config.founding,
+        };
+        tasks.spawn(leader.run());
+        let life = Life {
+            spec,
+            nonce: rand::random(),
+            proposer: Arc::clone(&proposer),
+            replica: Arc::clone(&replica),
+            owner: Arc::clone(&followers.owner),
+            ingress: Arc::clone(&followers.ingress),
+            views: Arc::clone(&followers.views),
+            desk: Arc::clone(&followers.desk),
+            time,
+        };
+        tasks.spawn(live(life, raft.clone()));
+        tasks.spawn(sweep(Arc::clone(&replica), Arc::clone(&followers.owner)));
+        Ok(Arc::new(Node::of(Parts {
+            name: config.name,
+            cluster,
+            bounds: config.bounds,
+            followers,
+            replica,
+            raft,
+            proposer,
+            gossip,
+            connections,
+            tasks,
+        })))
+    }
+}
+
+fn open(data: &Data) -> Result<Journal, StartError> {
+    match data {
+        Data::Memory => Ok(Journal::in_memory()),
+        Data::Directory(directory) => Ok(Journal::open(directory)?),
+    }
+}
+
+/// Counts this start; the number makes a restarted node's incarnation higher than all before.
+async fn boot(journal: &Journal) -> Result<u32, StartError> {
+    let before = journal.cell(BOOTS).await?;
+    let before = before.and_then(|bytes| Some(u32::from_le_bytes(bytes.as_ref().try_into().ok()?))).unwrap_or(0);
+    let boots = before.saturating_add(1);
+    journal.put_cell(BOOTS, &boots.to_le_bytes()).await?;
+    Ok(boots)
+}
+
+fn spec_of(config: &Config, id: NodeId) -> NodeSpec {
+    let Advertise { peer, api, admin } = config.advertise.clone();
+    NodeSpec { id, name: config.name.clone(), addresses: Addresses { peer, api, admin }, versions: VERSIONS }
+}
+
+fn named<Name>(
+    what: &'static str,
+    text: &str,
+    make: impl FnOnce(&str) -> Result<Name, NameError>,
+) -> Result<Name, StartError> {
+    make(text).map_err(|error| StartError::Name { what, text: text.to_owned(), error })
+}
+
+async fn identity_of(config: &Config, id: NodeId, boots: u32) -> Result<Identity, StartError> {
+    let name = named("node.name", &config.name, NodeName::new)?;
+    let peer = resolved(&config.advertise.peer).await?;
+    // Gossip carries the API's address only as a hint, so one that does not resolve is left out.
+    let api = resolved(&config.advertise.api).await.ok();
+    Ok(Identity { id, incarnation: Incarnation::of_boot(boots), name, peer, api })
+}
+
+async fn resolved(address: &str) -> Result<SocketAddr, StartError> {
+    let found = tokio::net::lookup_host(address).await.map_err(|error| not_advertised(address, error))?.next();
+    found.ok_or_else(|| not_advertised(address, "it resolves to nothing"))
+}
+
+fn not_advertised(address: &str, problem: impl std::fmt::Display) -> StartError {
+    StartError::Advertise { address: address.to_owned(), problem: problem.to_string() }
+}
+
+fn tcp(socket: std::net::TcpListener) -> Result<TcpListener, StartError> {
+    socket.set_nonblocking(true)?;
+    Ok(TcpListener::from_std(socket)?)
+}
+
+fn udp(socket: std::net::UdpSocket) -> Result<UdpSocket, StartError> {
+    socket.set_nonblocking(true)?;
+    Ok(UdpSocket::from_std(socket)?)
+}
+
+fn dial_with(dialler: Dialler) -> Dial {
+    Arc::new(move |peer| Ok(dialler.channel(&peer.address, Some(peer.id))))
+}
+
+/// The parts that follow the replica. There is no lease before the first session: this one ended at the boot.
+fn followers(me: NodeId, dial: &Dial) -> Followers {
+    let views = Arc::new(Views::unknown());
+    let nobody = SessionId { node: me, nonce: 0, counter: 0 };
+    let none = LeaseBound { session: nobody, end: Moment::ZERO, margin: Span::ZERO };
+    let owner = Arc::new(Owner::new(Arc::clone(&views), none));
+    let links = Arc::new(Links::new(me, Arc::clone(dial)));
+    let ingress = Ingress::new(me, Arc::clone(&owner), Arc::clone(&views), Arc::clone(&links), rand::random());
+    Followers { views, owner, ingress: Arc::new(ingress), links, desk: Arc::default() }
+}
+
+async fn serve_peers(incoming: Incoming, raft: RaftServer<RaftService>, peers: PeerService, control: ControlService) {
+    let server = transport::server()
+        .add_service(raft)
+        .add_service(PeerServer::new(peers))
+        .add_service(ControlServer::new(control).max_decoding_message_size(raft::MESSAGE_BYTES_MAX));
+    if let Err(error) = server.serve_with_incoming(incoming).await {
+        tracing::error!(%error, "the peer port is closed");
+    }
+}
+
+/// What gossip notices, for the log; it decides nothing.
+async fn tell_gossip(mut events: broadcast::Receiver<gossip::Event>) {
+    loop {
+        match events.recv().await {
+            Ok(event) => tracing::info!(?event, "gossip"),
+            Err(broadcast::error::RecvError::Lagged(missed)) => tracing::debug!(missed, "gossip events"),
+            Err(broadcast::error::RecvError::Closed) => return,
+        }
+    }
+}
+
+/// Lives once the cluster is founded, and no longer than consensus runs here: a node that hears no more who was appointed
+/// decides nothing from then on.
+async fn live(life: Life, raft: RaftNode) {
+    let mut genesis = life.replica.genesis();
+    let owner = Arc::clone(&life.owner);
+    let lived = async {
+        if genesis.wait_for(Option::is_some).await.is_ok() {
+            life.run().await;
+        }
+    };
+    tokio::select! {
+        () = lived => {}
+        why = raft.stopped() => tracing::error!(why, "consensus has stopped on this node; it decides nothing any more"),
+    }
+    owner.set_lease(LeaseBound { end: Moment::ZERO, ..owner.lease() });
+}
+
+/// Forgets what is as fresh, partition by partition, for as long as the node runs.
+async fn sweep(replica: Arc<Replica>, owner: Arc<Owner>) {
+    loop {
+        for partition in replica.partitions() {
+            owner.sweep(partition);
+            tokio::time::sleep(SWEEP_PAUSE).await;
+        }
+        tokio::time::sleep(SWEEP_PAUSE).await;
+    }
+}

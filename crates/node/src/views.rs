@@ -1,0 +1,135 @@
+//! What a node knows of its cluster, as immutable values that are exchanged whole: the path of a check loads them
+//! without a lock. They are published by the one task that applies the log.
+
+use std::collections::BTreeMap;
+
+use arc_swap::ArcSwap;
+use control::NodeSpec;
+use limits::{FailMode, LimitId, Shape};
+use ownership::Routes;
+use policy::Catalogue;
+use ring::NodeId;
+use tokio::sync::watch;
+
+use crate::tally::Tally;
+
+/// Every policy in force, compiled, with the counters of its limits.
+#[derive(Debug)]
+pub struct Policies {
+    /// Compiled documents.
+    pub catalogue: Catalogue,
+    /// Decisions counted per limit.
+    pub tally: Tally,
+    /// What answers say of a limit, by its identity.
+    limits: Vec<Option<KnownLimit>>,
+}
+
+/// What answers say of a limit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownLimit {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its domain.
+    pub domain: Box<str>,
+    /// The revision of its domain.
+    pub revision: u64,
+    /// What its owner decides with.
+    pub shape: Shape,
+    /// What its ingress does without an owner.
+    pub fail: FailMode,
+}
+
+impl Policies {
+    /// No policy at all.
+    pub fn none() -> Policies {
+        Policies { catalogue: Catalogue::empty(), tally: Tally::default(), limits: Vec::new() }
+    }
+
+    /// These policies after those: counters of limits that stand already are kept.
+    pub fn after(previous: &Policies, catalogue: Catalogue) -> Policies {
+        let mut limits = Vec::new();
+        for domain in catalogue.domains() {
+            for limit in domain.limits() {
+                let index = limit.id().0 as usize;
+                limits.resize(limits.len().max(index + 1), None);
+                limits[index] = Some(KnownLimit {
+                    name: limit.name().into(),
+                    domain: domain.name().into(),
+                    revision: domain.revision(),
+                    shape: *limit.shape(),
+                    fail: *limit.fail(),
+                });
+            }
+        }
+        let ids = limits.iter().enumerate().filter_map(|(index, known)| known.as_ref().map(|_| LimitId(index as u32)));
+        let tally = previous.tally.with_limits(ids);
+        Policies { catalogue, tally, limits }
+    }
+
+    /// What is known of a limit.
+    pub fn limit(&self, id: LimitId) -> Option<&KnownLimit> {
+        self.limits.get(id.0 as usize).and_then(Option::as_ref)
+    }
+
+    /// The revision of a limit's domain; 0 for a limit that is not known.
+    pub fn revision_of(&self, id: LimitId) -> u64 {
+        self.limit(id).map_or(0, |known| known.revision)
+    }
+}
+
+/// The nodes that the control plane knows, by identity.
+#[derive(Clone, Debug, Default)]
+pub struct Roster {
+    nodes: BTreeMap<NodeId, NodeSpec>,
+}
+
+impl Roster {
+    /// A roster of these nodes.
+    pub fn new(nodes: impl IntoIterator<Item = NodeSpec>) -> Roster {
+        Roster { nodes: nodes.into_iter().map(|node| (node.id, node)).collect() }
+    }
+
+    /// What is known of a node.
+    pub fn node(&self, id: NodeId) -> Option<&NodeSpec> {
+        self.nodes.get(&id)
+    }
+
+    /// All nodes, by identity.
+    pub fn iter(&self) -> impl Iterator<Item = &NodeSpec> {
+        self.nodes.values()
+    }
+}
+
+/// The published views. Whoever waits for one to change subscribes to [`Views::changes`].
+#[derive(Debug)]
+pub struct Views {
+    /// Who owns what.
+    pub routes: ArcSwap<Routes>,
+    /// What limits whom.
+    pub policies: ArcSwap<Policies>,
+    /// Who is who.
+    pub roster: ArcSwap<Roster>,
+    generation: watch::Sender<u64>,
+}
+
+impl Views {
+    /// Views of a cluster of which nothing is known yet.
+    pub fn unknown() -> Views {
+        Views {
+            routes: ArcSwap::from_pointee(Routes::unknown()),
+            policies: ArcSwap::from_pointee(Policies::none()),
+            roster: ArcSwap::from_pointee(Roster::default()),
+            generation: watch::Sender::new(0),
+        }
+    }
+
+    /// Wakes everyone who waits for a change of any view. Call it after the new view is in place.
+    pub fn announce(&self) {
+        self.generation.send_modify(|generation| *generation += 1);
+    }
+
+    /// A receiver that changes whenever a view did.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.generation.subscribe()
+    }
+}

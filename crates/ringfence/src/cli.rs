@@ -1,0 +1,194 @@
+//! The command line: what can be said, and what its words mean. `--help` is made from this file.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// A rate limiter that runs as a cluster and stays exact.
+#[derive(Debug, Parser)]
+#[command(name = "ringfence", version, propagate_version = true, max_term_width = 100)]
+#[command(
+    after_help = "Exit codes: 0 ok, 1 failure, 2 usage, 3 a check was denied, 4 cluster unreachable, 78 bad configuration."
+)]
+pub struct Cli {
+    /// Where the cluster answers.
+    #[command(flatten)]
+    pub target: Target,
+    /// How to print data.
+    #[arg(long, global = true, value_enum, default_value_t = Output::Text)]
+    pub output: Output,
+    /// What to do.
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+/// Where the cluster answers; any node does.
+#[derive(Clone, Debug, Args)]
+pub struct Target {
+    /// The API of any node, `host:port`.
+    #[arg(long, global = true, env = "RINGFENCE_API", default_value = "127.0.0.1:7600", value_name = "ADDR")]
+    pub api: String,
+    /// The admin API of any node, `host:port`.
+    #[arg(long, global = true, env = "RINGFENCE_ADMIN", default_value = "127.0.0.1:7602", value_name = "ADDR")]
+    pub admin: String,
+}
+
+/// How data is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Output {
+    /// For people.
+    Text,
+    /// One JSON object with a `version`, for programs.
+    Json,
+}
+
+/// Everything that `ringfence` does.
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Run a whole cluster in this process, on loopback, in memory.
+    Dev(Dev),
+    /// Ask for one decision; exits with 3 when it is denied.
+    Check(Check),
+    /// Work on policies, in a file or on the cluster.
+    #[command(subcommand)]
+    Policy(Policy),
+    /// Look at the cluster.
+    #[command(subcommand)]
+    Cluster(Cluster),
+    /// Exit with 0 if the node behind --admin is ready to answer checks.
+    Healthcheck,
+}
+
+/// `ringfence dev`
+#[derive(Debug, Args)]
+pub struct Dev {
+    /// How many nodes, n1 to nN.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=16))]
+    pub nodes: u16,
+    /// The policy to found the cluster with, instead of the sample; may be given once per domain.
+    #[arg(long, value_name = "FILE")]
+    pub policy: Vec<PathBuf>,
+    /// The API port of n1; its peer port is one above, its admin port two above, and each further node is ten above. With
+    /// 0 the system chooses every port.
+    #[arg(long, default_value_t = 7600, value_parser = clap::value_parser!(u16).range(0..=65_000), value_name = "PORT")]
+    pub port: u16,
+    /// How many slices the key space has: a power of two, 1 to 4096.
+    #[arg(long, default_value_t = 4096, value_name = "COUNT", hide = true)]
+    pub partitions: u16,
+}
+
+/// `ringfence check`
+#[derive(Debug, Args)]
+pub struct Check {
+    /// What is known of the request, for example client=alice.
+    #[arg(value_name = "KEY=VALUE", value_parser = attribute)]
+    pub attributes: Vec<(String, String)>,
+    /// The policy's name space.
+    #[arg(long, default_value = "default")]
+    pub domain: String,
+    /// Units to spend; 0 only looks.
+    #[arg(long, default_value_t = 1)]
+    pub cost: u64,
+    /// An id of your own; asking again with it within two seconds repeats the answer.
+    #[arg(long)]
+    pub id: Option<String>,
+    /// How long to wait for the owner before the limit's failure mode answers.
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    pub deadline: Option<Duration>,
+}
+
+/// `ringfence policy`
+#[derive(Debug, Subcommand)]
+pub enum Policy {
+    /// Check a document without touching any cluster.
+    Validate {
+        /// The document.
+        file: PathBuf,
+    },
+    /// Make a document the next revision of its domain, on all nodes at once.
+    Apply {
+        /// The document.
+        file: PathBuf,
+        /// Refuse unless this is the current revision (0: none yet).
+        #[arg(long, value_name = "REVISION")]
+        if_revision: Option<u64>,
+        /// Why; kept in the history.
+        #[arg(long, default_value = "")]
+        reason: String,
+    },
+    /// Print the current document of a domain.
+    Show {
+        /// The domain.
+        #[arg(default_value = "default")]
+        domain: String,
+    },
+    /// List the revisions of a domain.
+    History {
+        /// The domain.
+        #[arg(default_value = "default")]
+        domain: String,
+    },
+}
+
+/// `ringfence cluster`
+#[derive(Debug, Subcommand)]
+pub enum Cluster {
+    /// Nodes, sessions, leader, and whether every partition has an owner.
+    Status {
+        /// Wait up to this long until every node is live and every partition owned; fail if that does not come.
+        #[arg(long, value_parser = duration, value_name = "TIME")]
+        wait: Option<Duration>,
+    },
+    /// Which node owns which partitions, at which epoch.
+    Map,
+}
+
+fn attribute(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
+        Some(_) | None => Err(format!("expected KEY=VALUE, for example client=alice, found `{text}`")),
+    }
+}
+
+/// `250ms`, `20s`, `2min`; a number without a unit is refused.
+fn duration(text: &str) -> Result<Duration, String> {
+    let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let (number, unit) = text.split_at(digits);
+    let number: u64 = number.parse().map_err(|_| format!("expected a time such as 250ms or 20s, found `{text}`"))?;
+    let millis = match unit {
+        "ms" => Some(number),
+        "s" => number.checked_mul(1_000),
+        "min" => number.checked_mul(60_000),
+        _ => None,
+    };
+    millis.map(Duration::from_millis).ok_or_else(|| format!("expected ms, s or min after the number, found `{text}`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn times_need_a_unit() {
+        assert_eq!(duration("20s"), Ok(Duration::from_secs(20)));
+        assert_eq!(duration("250ms"), Ok(Duration::from_millis(250)));
+        for wrong in ["20", "s", "", "-1s", "5m", "99999999999999999999s"] {
+            assert!(duration(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn attributes_are_pairs() {
+        assert_eq!(attribute("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        assert!(attribute("alice").is_err());
+        assert!(attribute("=x").is_err());
+    }
+}

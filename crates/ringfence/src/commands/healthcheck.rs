@@ -1,0 +1,16 @@
+//! `ringfence healthcheck`: for containers and load balancers, which want an exit code and one line.
+
+use crate::calls::Calls;
+use crate::cli::Target;
+use crate::exit::Exit;
+
+/// Asks the node whether it is ready to answer checks.
+pub fn run(target: &Target) -> anyhow::Result<Exit> {
+    let answer = Calls::to(&target.admin).get("/readyz")?;
+    if answer.is_ok() {
+        println!("ready");
+        return Ok(Exit::Ok);
+    }
+    eprintln!("ringfence: not ready: {}", answer.problem());
+    Ok(Exit::Failure)
+}

@@ -1,0 +1,130 @@
+//! `ringfence policy`: documents checked here before any cluster hears of them.
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use policy::Document;
+use serde_json::{Value, json};
+
+use crate::calls::{Answer, Calls};
+use crate::cli::{Output, Policy, Target};
+use crate::commands::{print_json, shown};
+use crate::exit::Exit;
+
+/// Runs one of the policy commands.
+pub fn run(command: &Policy, target: &Target, output: Output) -> anyhow::Result<Exit> {
+    match command {
+        Policy::Validate { file } => validate(file, output),
+        Policy::Apply { file, if_revision, reason } => {
+            apply(&Calls::to(&target.admin), file, *if_revision, reason, output)
+        }
+        Policy::Show { domain } => show(&Calls::to(&target.admin), domain, output),
+        Policy::History { domain } => history(&Calls::to(&target.admin), domain, output),
+    }
+}
+
+/// Reads and checks a document; what is wrong with it is printed to stderr, every finding with its place.
+pub fn read_document(file: &Path) -> anyhow::Result<Option<(String, Document)>> {
+    let text = std::fs::read_to_string(file).with_context(|| format!("{} could not be read", file.display()))?;
+    match Document::parse(&text) {
+        Ok(document) => Ok(Some((text, document))),
+        Err(errors) => {
+            for error in errors {
+                eprintln!("{}", error.render(&file.display().to_string(), &text));
+            }
+            Ok(None)
+        }
+    }
+}
+
+fn validate(file: &Path, output: Output) -> anyhow::Result<Exit> {
+    let Some((_, document)) = read_document(file)? else { return Ok(Exit::Failure) };
+    match output {
+        Output::Json => print_json("policy", &json!({ "domain": document.domain(), "valid": true })),
+        Output::Text => println!("{} is valid: domain {}", file.display(), document.domain()),
+    }
+    Ok(Exit::Ok)
+}
+
+fn apply(calls: &Calls, file: &Path, if_revision: Option<u64>, reason: &str, output: Output) -> anyhow::Result<Exit> {
+    let Some((text, document)) = read_document(file)? else { return Ok(Exit::Failure) };
+    let if_match = if_revision.map_or("*".to_owned(), |revision| revision.to_string());
+    let path = format!("/v1/policies/{}?reason={}", document.domain(), percent_encoded(reason));
+    let answer = calls.put(&path, &if_match, &text)?;
+    if !answer.is_ok() {
+        report_refusal(&answer);
+        return Ok(Exit::Failure);
+    }
+    match output {
+        Output::Json => print_json("applied", &answer.body),
+        Output::Text => print!("{}", applied_text(document.domain(), &answer.body)),
+    }
+    Ok(Exit::Ok)
+}
+
+/// A node may know better than this program: its findings are printed as ours would be.
+fn report_refusal(answer: &Answer) {
+    eprintln!("ringfence: {}", answer.problem());
+    for error in answer.body.get("errors").and_then(Value::as_array).into_iter().flatten() {
+        eprintln!("  line {}, column {}: {}", shown(error, "line"), shown(error, "column"), shown(error, "message"));
+    }
+}
+
+fn applied_text(domain: &str, body: &Value) -> String {
+    let mut text = format!("{domain}: revision {}\n", shown(body, "revision"));
+    for change in body.get("changes").and_then(Value::as_array).into_iter().flatten() {
+        text.push_str(&format!("  {} {}\n", shown(change, "change"), shown(change, "limit")));
+    }
+    text
+}
+
+fn show(calls: &Calls, domain: &str, output: Output) -> anyhow::Result<Exit> {
+    let answer = calls.get(&format!("/v1/policies/{}", percent_encoded(domain)))?;
+    anyhow::ensure!(answer.is_ok(), "{}", answer.problem());
+    match output {
+        Output::Json => print_json("policy", &answer.body),
+        Output::Text => print!("{}", shown(&answer.body, "document")),
+    }
+    Ok(Exit::Ok)
+}
+
+fn history(calls: &Calls, domain: &str, output: Output) -> anyhow::Result<Exit> {
+    let answer = calls.get(&format!("/v1/policies/{}/history", percent_encoded(domain)))?;
+    anyhow::ensure!(answer.is_ok(), "{}", answer.problem());
+    if output == Output::Json {
+        print_json("history", &answer.body);
+        return Ok(Exit::Ok);
+    }
+    println!("{:>8}  {:<24} {:<16} REASON", "REVISION", "APPLIED", "AUTHOR");
+    for revision in answer.body.get("revisions").and_then(Value::as_array).into_iter().flatten() {
+        println!(
+            "{:>8}  {:<24} {:<16} {}",
+            shown(revision, "revision"),
+            shown(revision, "applied_at"),
+            shown(revision, "author"),
+            shown(revision, "reason")
+        );
+    }
+    Ok(Exit::Ok)
+}
+
+/// Percent-encoding (RFC 3986) of everything but the unreserved characters.
+fn percent_encoded(text: &str) -> String {
+    text.bytes()
+        .map(|byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),
+            _ => format!("%{byte:02X}"),
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reasons_survive_a_url() {
+        assert_eq!(percent_encoded("launch week & more"), "launch%20week%20%26%20more");
+        assert_eq!(percent_encoded("per-client_1.~"), "per-client_1.~");
+    }
+}

@@ -1,0 +1,13 @@
+//! A real cluster, asked and broken as its users would: every test starts the program, talks to it over its own ports,
+//! and waits for what it says, never for time to pass.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "tests")]
+
+mod bad_input;
+mod dev;
+mod exactness;
+mod failover;
+mod grpc;
+mod http;
+mod policies;
+mod program;
