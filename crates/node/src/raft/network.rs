@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use openraft::error::{NetworkError, RPCError, RaftError, ReplicationClosed, StreamingError, Timeout, Unreachable};
+use openraft::error::{RPCError, RaftError, ReplicationClosed, StreamingError, Timeout, Unreachable};
 use openraft::network::{Backoff, RPCOption};
 use openraft::raft::{AppendEntriesRequest, AppendEntriesResponse, SnapshotResponse, VoteRequest, VoteResponse};
 use openraft::storage::Snapshot;
@@ -158,7 +158,7 @@ impl RaftNetwork<Types> for Link {
             closed = cancel => return Err(closed.into()),
             reply = sent => reply.map_err(streaming)?,
         };
-        let vote = codec::vote_in(reply.vote).map_err(|error| SendError::Network(NetworkError::new(&error)))?;
+        let vote = codec::vote_in(reply.vote).map_err(|error| SendError::Unreachable(Unreachable::new(&error)))?;
         Ok(SnapshotResponse::new(vote))
     }
 
@@ -178,10 +178,9 @@ impl Link {
         let late = || CallError::Timeout(Timeout { action, id: self.links.me, target: self.target, timeout: limit });
         match tokio::time::timeout(limit, call).await {
             Ok(Ok(reply)) => Ok(reply.into_inner()),
-            // tonic reports its own deadline as either of these.
-            Ok(Err(status)) if matches!(status.code(), Code::DeadlineExceeded | Code::Cancelled) => Err(late()),
-            Ok(Err(status)) if status.code() == Code::Unavailable => Err(Unreachable::new(&status).into()),
-            Ok(Err(status)) => Err(NetworkError::new(&status).into()),
+            Ok(Err(status)) if status.code() == Code::DeadlineExceeded => Err(late()),
+            // Whatever a peer answers instead: openraft would ask again at once, and for ever.
+            Ok(Err(status)) => Err(Unreachable::new(&status).into()),
             Err(_) => Err(late()),
         }
     }
@@ -209,7 +208,7 @@ fn parts(vote: &Vote, snapshot: Snapshot<Types>) -> impl Iterator<Item = RaftSna
 }
 
 fn unintelligible(error: Malformed) -> CallError {
-    NetworkError::new(&error).into()
+    Unreachable::new(&error).into()
 }
 
 fn streaming(error: CallError) -> SendError {
@@ -217,6 +216,6 @@ fn streaming(error: CallError) -> SendError {
         RPCError::Timeout(timeout) => timeout.into(),
         RPCError::Unreachable(unreachable) => unreachable.into(),
         RPCError::Network(network) => network.into(),
-        other @ (RPCError::PayloadTooLarge(_) | RPCError::RemoteError(_)) => NetworkError::new(&other).into(),
+        other @ (RPCError::PayloadTooLarge(_) | RPCError::RemoteError(_)) => Unreachable::new(&other).into(),
     }
 }

@@ -9,16 +9,16 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use hyper_util::rt::TokioIo;
-use node::raft::{
-    Dial, Door, Journal, Machine, Peer, Proposed, RaftNode, RestoreError, Settings, Setup, Standing, StartError,
-};
 use parking_lot::Mutex;
 use ring::NodeId;
+use ringfence_node::raft::{
+    Dial, Door, Journal, Machine, Peer, Proposed, RaftNode, RestoreError, Settings, Setup, Standing, StartError,
+};
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::server::{Router, TcpIncoming};
 use tonic::transport::{Endpoint, Server};
 
 /// No test waits longer for anything: the machine may be busy, but never that busy.
@@ -81,11 +81,16 @@ impl Grid {
 
     /// Opens `name`'s peer port, and makes it reachable there.
     pub async fn serve(&self, name: &str, door: &Door) -> JoinHandle<()> {
+        self.serve_router(name, Server::builder().add_service(door.service())).await
+    }
+
+    /// The same with anything else behind it.
+    pub async fn serve_router(&self, name: &str, router: Router) -> JoinHandle<()> {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
         self.places.lock().insert(address(name), Place { port, cut: watch::channel(false).0 });
-        let router = Server::builder().add_service(door.service());
-        tokio::spawn(async move { router.serve_with_incoming(TcpListenerStream::new(listener)).await.unwrap() })
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        tokio::spawn(async move { router.serve_with_incoming(incoming).await.unwrap() })
     }
 
     pub fn cut(&self, name: &str) {

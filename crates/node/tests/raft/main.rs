@@ -8,11 +8,16 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bytes::Bytes;
-use node::raft::{
+use ringfence_node::raft::{
     BootstrapError, ConfirmError, Door, Journal, MESSAGE_BYTES_MAX, MembersError, PAYLOAD_BYTES_MAX, ProposeError,
     RaftNode, Role, SNAPSHOT_FILE, Settings, Setup, Standing, StartError,
 };
+use tokio::sync::watch;
 use tokio::time::{Instant, timeout};
+use tonic::transport::Server;
+use tonic::{Request, Response, Status, Streaming};
+use wire::peer::raft_server::{Raft, RaftServer};
+use wire::peer::{RaftAppend, RaftAppendReply, RaftSnapshotPart, RaftSnapshotReply, RaftVoteReply, RaftVoteRequest};
 
 use grid::{Grid, Lines, PATIENCE, found, left_behind, next_leader, settings, trio};
 
@@ -154,7 +159,9 @@ async fn a_fresh_learner_catches_up_through_a_snapshot_and_restarts_from_it() {
 
     let n2 = grid.node_with("n2", compacting()).await;
     let held = n1.raft.add_learner(&n2.peer()).await.unwrap();
-    assert!(n2.standing().last_log >= Some(held), "who is added holds the log");
+    grid.cut("n2");
+    n2.reaches("the whole log, from nobody any more", |standing| standing.last_log >= Some(held)).await;
+    grid.heal("n2");
     n2.applies(held).await;
     assert!(n2.standing().snapshot >= compacted.snapshot, "the entries it lacks are in no log any more");
     assert_eq!(n2.lines.all(), n1.lines.all());
@@ -331,6 +338,52 @@ async fn a_learner_that_cannot_be_reached_is_reported_as_behind() {
     n1.raft.add_learner(&n2.peer()).await.unwrap();
 }
 
+/// Answers every call with a refusal, and counts them.
+struct Refuser(watch::Sender<usize>);
+
+impl Refuser {
+    fn refuse<R>(&self) -> Result<Response<R>, Status> {
+        self.0.send_modify(|calls| *calls += 1);
+        Err(Status::invalid_argument("no"))
+    }
+}
+
+#[tonic::async_trait]
+impl Raft for Refuser {
+    async fn append(&self, _: Request<RaftAppend>) -> Result<Response<RaftAppendReply>, Status> {
+        self.refuse()
+    }
+
+    async fn vote(&self, _: Request<RaftVoteRequest>) -> Result<Response<RaftVoteReply>, Status> {
+        self.refuse()
+    }
+
+    async fn install_snapshot(
+        &self,
+        _: Request<Streaming<RaftSnapshotPart>>,
+    ) -> Result<Response<RaftSnapshotReply>, Status> {
+        self.refuse()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_peer_that_refuses_everything_is_asked_again_but_not_at_once() {
+    let grid = Grid::default();
+    let n1 = grid.node_with("n1", Settings { members_within: Duration::from_secs(1), ..settings() }).await;
+    found(&n1).await;
+    let (calls, mut called) = watch::channel(0);
+    let router = Server::builder().add_service(RaftServer::new(Refuser(calls)));
+    let _server = grid.serve_router("n2", router).await;
+
+    let began = Instant::now();
+    let stranger = grid::peer("n2", Journal::in_memory().identity());
+    n1.raft.add_learner(&stranger).await.unwrap_err();
+    timeout(PATIENCE, called.wait_for(|calls| *calls > 10)).await.unwrap().unwrap();
+    let calls = *called.borrow();
+    let pauses = u32::try_from(calls - 1).unwrap();
+    assert!(began.elapsed() >= pauses * Duration::from_millis(50), "{calls} calls in {:?}", began.elapsed());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_largest_command_travels_and_a_larger_one_is_refused() {
     let grid = Grid::default();
@@ -339,7 +392,7 @@ async fn the_largest_command_travels_and_a_larger_one_is_refused() {
     let index = n1.propose(&largest).await.index;
     for node in [&n2, &n3] {
         node.applies(index).await;
-        assert_eq!(node.lines.texts(), [largest.clone()]);
+        assert_eq!(node.lines.texts(), [largest.as_str()]);
     }
     let len = PAYLOAD_BYTES_MAX + 1;
     let refused = n1.raft.propose(Bytes::from(vec![b'x'; len])).await.unwrap_err();
