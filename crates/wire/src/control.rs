@@ -1,6 +1,6 @@
-//! What is agreed on, as bytes: entries of the log, their outcomes, snapshots, and what founding wrote down, each behind
-//! a format byte; and the messages of the control plane. Bytes from a disk or a peer are checked here, once: whatever is
-//! malformed is refused with the field's name, and nothing panics.
+//! What is agreed on, as bytes: entries of the log, their outcomes, snapshots, and what founding wrote down, each
+//! behind a format byte; and the messages of the control plane. Bytes from a disk or a peer are checked here, once:
+//! whatever is malformed is refused with the field's name, and nothing panics.
 
 mod command;
 mod founding;
@@ -28,8 +28,8 @@ use crate::peer as proto;
 /// The first byte of everything stored here.
 pub const FORMAT: u8 = 1;
 
-/// Why bytes are none of ours. The writer's or the disk's doing; nothing changed. A node that finds this in its own log or
-/// snapshot stops: an entry is never skipped.
+/// Why bytes are none of ours. The writer's or the disk's doing; nothing changed. A node that finds this in its own log
+/// or snapshot stops: an entry is never skipped.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
     /// There are no bytes at all.

@@ -39,7 +39,7 @@ fn applied_to_proto(applied: Applied) -> Wire {
         Applied::MapChanged { version, appointed } => {
             Wire::MapChanged(proto::MapChanged { version, appointed: appointed.into() })
         }
-        Applied::PolicyApplied { revision } => Wire::PolicyApplied(revision),
+        Applied::PolicyApplied { revision } => Wire::PolicyRevision(revision),
         Applied::NMaxLowered => Wire::NMaxLowered(proto::Nothing {}),
     }
 }
@@ -51,7 +51,7 @@ fn applied_from_proto(applied: Wire) -> Result<Applied, DecodeError> {
         Wire::MapChanged(proto::MapChanged { version, appointed }) => {
             Applied::MapChanged { version, appointed: narrow(appointed, "appointed")? }
         }
-        Wire::PolicyApplied(revision) => Applied::PolicyApplied { revision },
+        Wire::PolicyRevision(revision) => Applied::PolicyApplied { revision },
         Wire::NMaxLowered(_) => Applied::NMaxLowered,
     })
 }

@@ -200,7 +200,11 @@ proptest! {
     }
 
     #[test]
-    fn no_damage_makes_a_panic(command in any_command(), damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6), cut: prop::sample::Index) {
+    fn no_damage_makes_a_panic(
+        command in any_command(),
+        damage in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        cut: prop::sample::Index,
+    ) {
         for whole in [command_to_bytes(&command), state_to_bytes(&eventful()), standing_to_bytes(&standing())] {
             let mut bytes = whole.to_vec();
             for (at, byte) in &damage {
