@@ -97,7 +97,7 @@ pub enum JournalError {
     /// It was closed.
     #[error("the journal is closed")]
     Closed,
-    /// More writes are waiting than [`writer::QUEUE_MAX`]; nothing was written.
+    /// 1,024 writes are waiting already; nothing was written.
     #[error("too many writes are waiting")]
     Busy,
     /// A cell holds at most [`CELL_BYTES_MAX`]; nothing was written.
