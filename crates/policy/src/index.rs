@@ -25,7 +25,7 @@ const NONE: u32 = u32::MAX;
 /// The rules of one domain, compiled for matching. Slots are the places of attributes in the domain's list of names.
 #[derive(Debug, Default)]
 pub(crate) struct Index {
-    /// Ascending by their first rule.
+    /// Ascending by their first rule, since they are added with it.
     sets: Vec<Set>,
     steps: HashTable<Step>,
     values: HashTable<Known>,
@@ -83,7 +83,6 @@ impl Index {
         for (number, rule) in (0..).zip(rules) {
             index.add(number, rule, slot, &mut states);
         }
-        index.sets.sort_by_key(|set| set.first);
         index
     }
 
@@ -106,6 +105,7 @@ impl Index {
     }
 
     fn walk(&self, set: &Set, numbers: &Numbers) -> Option<u32> {
+        // Most sets that do not match are told apart here, without a look-up.
         if set.whole & !numbers.known != 0 {
             return None;
         }

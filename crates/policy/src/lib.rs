@@ -1,6 +1,26 @@
 //! Policy documents of a rate limiter: how they are read, what may be wrong with them, and the compiled catalogue that
 //! turns the attributes of a check into the limits that apply and the keys they count by. Pure: text and attributes come
 //! in as arguments, and everything that goes out is a value.
+//!
+//! ```
+//! use limits::LimitId;
+//! use ringfence_policy::{Attributes, Catalogue, Document, Matched, SAMPLE};
+//!
+//! let document = Document::parse(SAMPLE).expect("the sample has no findings");
+//! let ids = |_name: &str| Some((LimitId(1), 0)); // the control plane's
+//! let catalogue = Catalogue::empty().with_domain(&document, 1, &ids, 1_000_000).expect("its limit has an id");
+//!
+//! let attributes = Attributes::new([("client", "alice")]).expect("well-formed attributes");
+//! let domain = catalogue.domain("default").expect("the domain of the sample");
+//! match domain.matching(&attributes, 1).expect("a cost within range") {
+//!     Matched::Limits(limits) => {
+//!         let applied = limits.iter().next().expect("at least one limit");
+//!         assert_eq!((applied.limit().name(), applied.cost()), ("per-client", 1));
+//!         assert_eq!(applied.key().next(), Some(limits::Part::text("alice")));
+//!     }
+//!     Matched::NoLimit { .. } | Matched::MissingAttribute { .. } => unreachable!("the sample counts by client"),
+//! }
+//! ```
 
 mod address;
 pub mod attributes;

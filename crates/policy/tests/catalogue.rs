@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, missing_docs, reason = "tests")]
 
 use limits::{
-    Absent, Algorithm, Book, Decided, DomainId, FailMode, Fingerprint, Leg, LimitId, Moment, Now, Rate, Span, Table,
+    Absent, Algorithm, Basis, Book, Decided, DomainId, FailMode, Fingerprint, Leg, LimitId, Moment, Now, Rate, Span,
+    Table,
 };
 use ringfence_policy::{Catalogue, CatalogueError, Dialect, Document, SAMPLE};
 
@@ -99,6 +100,23 @@ fn a_limit_without_a_usable_id_changes_nothing() {
         assert_eq!(error, CatalogueError::LimitIdUnusable { domain: domain.clone(), limit: limit.clone(), id });
     }
     assert!(catalogue.domain("two").is_none());
+}
+
+#[test]
+fn the_failure_mode_decides_what_an_owner_believes_and_what_a_full_table_says() {
+    let text = "a: { rate: 1/s, key: [] }, b: { rate: 1/s, key: [], fail: closed }, \
+                c: { rate: 1/s, key: [], fail: { emergency: 5% }, when_full: open }, d: { rate: 1/s, key: [], when_full: closed }";
+    let catalogue = with(&Catalogue::empty(), &document("d", text), 1, 1).unwrap();
+    let emergency = FailMode::Emergency { percent: 5, reserved: false };
+    let expected = [
+        ("a", FailMode::Open, FailMode::Open, Basis::Lo),
+        ("b", FailMode::Closed, FailMode::Closed, Basis::Hi),
+        ("c", emergency, FailMode::Open, Basis::Hi),
+        ("d", FailMode::Open, FailMode::Closed, Basis::Lo),
+    ];
+    let limits = catalogue.domain("d").unwrap().limits().iter();
+    let found: Vec<_> = limits.map(|it| (it.name(), *it.fail(), *it.when_full(), it.shape().basis)).collect();
+    assert_eq!(found, expected);
 }
 
 #[test]
