@@ -102,6 +102,9 @@ pub enum BootstrapError {
     /// This node has a log or a vote already: it is part of a group. Nothing was changed.
     #[error("this node is part of a group already")]
     AlreadyMember,
+    /// The voters named are others. Nothing was changed.
+    #[error("this node is not among the voters")]
+    NotNamed,
     /// It did not come to lead in time; its journal holds the first entry all the same.
     #[error("the first election takes too long")]
     NoElection,
@@ -220,9 +223,8 @@ impl RaftNode {
     pub async fn found(&self, voters: &[Peer]) -> Result<(), BootstrapError> {
         let members: BTreeMap<u64, Address> = voters.iter().map(|peer| (raft_id(peer.id), peer.address())).collect();
         self.inner.raft.initialize(members).await.map_err(|error| match error {
-            RaftError::APIError(InitializeError::NotAllowed(_) | InitializeError::NotInMembers(_)) => {
-                BootstrapError::AlreadyMember
-            }
+            RaftError::APIError(InitializeError::NotAllowed(_)) => BootstrapError::AlreadyMember,
+            RaftError::APIError(InitializeError::NotInMembers(_)) => BootstrapError::NotNamed,
             RaftError::Fatal(fatal) => BootstrapError::Stopped(fatal.to_string()),
         })
     }

@@ -46,6 +46,27 @@ async fn a_group_grows_from_one_node_and_everyone_applies_the_same_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn three_nodes_that_name_the_same_voters_begin_one_log() {
+    let grid = Grid::default();
+    let nodes = [grid.node("n1").await, grid.node("n2").await, grid.node("n3").await];
+    let voters: Vec<_> = nodes.iter().map(|node| node.peer()).collect();
+    let (a, b, c) =
+        tokio::join!(nodes[0].raft.found(&voters), nodes[1].raft.found(&voters), nodes[2].raft.found(&voters),);
+    for begun in [a, b, c] {
+        assert!(matches!(begun, Ok(()) | Err(BootstrapError::AlreadyMember)), "{begun:?}");
+    }
+    let leader = next_leader(&[&nodes[0], &nodes[1], &nodes[2]], 0).await;
+    let proposed = leader.propose("line").await;
+    for node in &nodes {
+        node.applies(proposed.index).await;
+        assert_eq!(node.lines.texts(), ["line"]);
+        assert_eq!(node.standing().members.voters, nodes.iter().map(|node| node.id()).collect());
+    }
+    let stranger = grid.node("n4").await;
+    assert_eq!(stranger.raft.found(&voters).await.unwrap_err(), BootstrapError::NotNamed);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn many_proposals_at_once_are_applied_once_each_and_in_the_same_order() {
     let grid = Grid::default();
     let [n1, n2, n3] = trio(&grid, settings()).await;
