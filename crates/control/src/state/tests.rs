@@ -358,6 +358,9 @@ proptest! {
                 prop_assert_eq!(&before, history.cluster(), "a refusal changes nothing");
             }
             ledger.check(&before, history.cluster(), &history.effects);
+            let by_command = matches!(command, Command::LowerNMax { .. });
+            let falls = history.cluster().sessions.n_max < before.sessions.n_max;
+            prop_assert!(by_command || !falls, "n_max falls by command only");
 
             let mut effects = Effects::default();
             prop_assert_eq!(twin.apply(history.state.applied(), &command, &mut effects), answer);
