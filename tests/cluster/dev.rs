@@ -33,7 +33,7 @@ struct Addresses {
 /// The program under test.
 pub fn program() -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_ringfence"));
-    command.env_remove("RINGFENCE_API").env_remove("RINGFENCE_ADMIN").env("RINGFENCE_LOG", "warn,openraft=error");
+    command.env_remove("RINGFENCE_API").env_remove("RINGFENCE_ADMIN").env("RINGFENCE_LOG", "warn,openraft=off");
     command
 }
 

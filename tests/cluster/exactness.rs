@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use futures_util::future::join_all;
 
 use crate::dev::Dev;
-use crate::grpc::{request, stream};
+use crate::grpc::{patient_request, stream};
 use crate::http;
 
 /// The limits of these tests: `kind` picks one.
@@ -25,7 +25,8 @@ rules:
 #[test]
 fn three_thousand_parallel_checks_over_three_nodes_admit_exactly_five() {
     let dev = Dev::start_with_policy(POLICY);
-    let body = serde_json::json!({ "domain": "test", "attributes": { "kind": "closed", "client": "one" } });
+    let attributes = serde_json::json!({ "kind": "closed", "client": "one" });
+    let body = serde_json::json!({ "domain": "test", "attributes": attributes, "deadline_ms": 1_000 });
     // Thirty threads with a hundred checks each, over all nodes: as parallel as plain HTTP gets.
     let allowed: usize = std::thread::scope(|scope| {
         let threads: Vec<_> = (0..30)
@@ -54,7 +55,7 @@ fn allowed(status: u16, body: &serde_json::Value) -> bool {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn three_thousand_checks_on_streams_over_three_nodes_admit_exactly_five() {
     let dev = Dev::start_with_policy(POLICY);
-    let streams = (1..=3).map(|node| stream(dev.api(node), vec![vec![request("closed", "one"); 50]; 20]));
+    let streams = (1..=3).map(|node| stream(dev.api(node), vec![vec![patient_request("closed", "one"); 50]; 20], 20));
     let decisions: Vec<_> = join_all(streams).await.into_iter().flatten().collect();
     assert_eq!(decisions.len(), 3_000);
     assert!(decisions.iter().all(|decision| !decision.degraded));
@@ -68,7 +69,7 @@ async fn a_thousand_keys_asked_fifty_times_from_three_nodes_at_once_admit_exactl
     // Fifty rounds over all keys, dealt to the nodes in turn; a batch holds each key once.
     let batches = |node: usize| -> Vec<_> {
         let rounds = (0..50).filter(|round| round % 3 == node);
-        rounds.map(|_| keys.iter().map(|key| request("closed", key)).collect()).collect()
+        rounds.map(|_| keys.iter().map(|key| patient_request("closed", key)).collect()).collect()
     };
     let asked = (0..3).map(|node| stream_by_key(dev.api(node + 1), batches(node), &keys));
     let mut sums: BTreeMap<String, (usize, usize)> = BTreeMap::new();
@@ -88,7 +89,7 @@ async fn stream_by_key(
     batches: Vec<Vec<wire::v1::CheckRequest>>,
     keys: &[String],
 ) -> BTreeMap<String, (usize, usize)> {
-    let decisions = stream(address, batches).await;
+    let decisions = stream(address, batches, 2).await;
     let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
     for (decision, key) in decisions.iter().zip(keys.iter().cycle()) {
         assert!(!decision.degraded, "{decision:?}");

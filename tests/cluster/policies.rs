@@ -47,7 +47,7 @@ fn a_broken_policy_is_refused_with_line_and_column_and_the_old_one_stays() {
     let errors = refused.body["errors"].as_array().unwrap();
     assert_eq!(errors[0]["line"], 4, "{errors:#?}");
     assert!(errors[0]["column"].as_u64().unwrap() > 1);
-    assert!(errors.iter().any(|error| error["line"] == 5 && error["suggestion"] == "rate"), "{errors:#?}");
+    assert!(errors.iter().any(|error| error["line"] == 5 && error["suggestion"] == "`rate`"), "{errors:#?}");
     assert_eq!(http::get(dev.admin(1), "/v1/policies/default").body["revision"], 1);
     assert_eq!(http::check(dev.api(1), "unharmed").body["remaining"], 19);
 }

@@ -142,7 +142,12 @@ impl Life {
             self.owner.set_time(*time);
         }
         // Cluster time first: whoever may decide can also read it.
+        let before = self.owner.lease();
         self.owner.set_lease(holder.bound());
+        if before.session != ack.session || before.end <= now {
+            // From now on this node decides; whoever waits for that looks again.
+            self.views.announce();
+        }
     }
 
     /// Lease times, from genesis; a session begins after it.

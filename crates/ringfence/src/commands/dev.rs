@@ -58,7 +58,7 @@ pub fn run(dev: &Dev) -> anyhow::Result<Exit> {
 
 fn start_logging() {
     let filter = tracing_subscriber::EnvFilter::try_from_env("RINGFENCE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,openraft=error"));
+        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,openraft=off"));
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }
 
