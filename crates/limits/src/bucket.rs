@@ -22,6 +22,8 @@ pub(crate) struct BucketTerms {
     period: u64,
     burst: u64,
     full: u128,
+    /// `full`, where it and twice as much fit into 64 bits.
+    small_full: Option<u64>,
 }
 
 /// A scaled instant, in two halves so that an entry keeps an alignment of eight bytes.
@@ -48,7 +50,9 @@ impl BucketTerms {
     pub(crate) fn new(rate: Rate, burst: u64) -> BucketTerms {
         let common = greatest_common_divisor(rate.amount(), rate.period().as_nanos());
         let (amount, period) = (rate.amount() / common, rate.period().as_nanos() / common);
-        BucketTerms { amount, period, burst, full: u128::from(burst) * u128::from(period) }
+        let full = u128::from(burst) * u128::from(period);
+        let small_full = u64::try_from(full).ok().filter(|full| *full <= u64::MAX / 2 && *full > 0);
+        BucketTerms { amount, period, burst, full, small_full }
     }
 
     /// The scaled level: how far the arrival time lies ahead. Zero is a full bucket, [`Self::full`] an empty one.
@@ -77,6 +81,36 @@ impl BucketTerms {
     /// Whether a bucket at `level` admits `cost`, and how it then stands.
     #[inline]
     pub(crate) fn weigh(&self, level: u128, cost: u64) -> LegDecision {
+        match (u64::try_from(level), self.small_full) {
+            (Ok(level), Some(full)) if level <= full => self.weigh_small(level, full, cost),
+            (Ok(_) | Err(_), Some(_) | None) => self.weigh_wide(level, cost),
+        }
+    }
+
+    /// The same in 64 bits, for numbers that fit: nearly all that ever come up.
+    #[inline]
+    fn weigh_small(&self, level: u64, full: u64, cost: u64) -> LegDecision {
+        let fits = cost <= self.burst;
+        let after = if fits { level + cost * self.period } else { u64::MAX };
+        let (allowed, stands) = if after <= full { (true, after) } else { (cost == 0, level) };
+        let wait = match (allowed, fits) {
+            (true, _) => Wait::Now,
+            (false, true) => Wait::After(self.small_span(after - full)),
+            (false, false) => Wait::Never,
+        };
+        let free = full - stands;
+        let (remaining, part) = (free / self.period, free % self.period);
+        LegDecision {
+            allowed,
+            capacity: self.burst,
+            remaining,
+            wait,
+            reset_after: self.small_span(stands),
+            next_unit_after: (stands > 0).then(|| self.small_span(self.period - part)),
+        }
+    }
+
+    fn weigh_wide(&self, level: u128, cost: u64) -> LegDecision {
         let after = level + self.price(cost);
         if after <= self.full || cost == 0 {
             self.standing(after, true, Wait::Now)
@@ -114,7 +148,6 @@ impl BucketTerms {
         u64::try_from(units).unwrap_or(u64::MAX).saturating_add(u64::from(part > 0))
     }
 
-    #[inline]
     fn standing(&self, level: u128, allowed: bool, wait: Wait) -> LegDecision {
         let (remaining, part) = divide(self.full.saturating_sub(level), self.period);
         let short = level.saturating_sub(self.full) + u128::from(self.period - part);
@@ -134,13 +167,17 @@ impl BucketTerms {
     }
 
     /// A scaled length as a span, rounded up to the nanosecond; [`Span::MAX`] stands for anything longer.
-    #[inline]
     fn span(&self, scaled: u128) -> Span {
         match u64::try_from(scaled) {
-            Ok(small) if self.amount == 1 => Span::from_nanos(small),
-            Ok(small) => Span::from_nanos(small.div_ceil(self.amount)),
+            Ok(small) => self.small_span(small),
             Err(_) => Span::from_nanos(u64::try_from(scaled.div_ceil(u128::from(self.amount))).unwrap_or(u64::MAX)),
         }
+    }
+
+    /// The same for small lengths. Rates that divide evenly need no division.
+    #[inline]
+    fn small_span(&self, scaled: u64) -> Span {
+        Span::from_nanos(if self.amount == 1 { scaled } else { scaled.div_ceil(self.amount) })
     }
 }
 

@@ -10,6 +10,7 @@ use hashbrown::HashTable;
 use smallvec::SmallVec;
 
 use crate::key::Fingerprint;
+use crate::shapes::ShapeId;
 use crate::state::State;
 
 /// Entries per segment, on average, above which a segment is split: a split or a growing segment moves at most about
@@ -18,19 +19,21 @@ const SEGMENT_ENTRIES: usize = 1_024;
 
 /// One key's entry.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Entry {
-    pub(crate) key: Fingerprint,
     pub(crate) state: State,
+    pub(crate) key: Fingerprint,
 }
 
 /// Where an entry is; good until the next insertion or [`Store::tidy`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Slot {
-    segment: usize,
-    bucket: usize,
+    segment: u32,
+    bucket: u32,
 }
 
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(crate) struct Store {
     segments: SmallVec<[HashTable<Entry>; 1]>,
     len: usize,
@@ -51,19 +54,37 @@ impl Store {
     pub(crate) fn find(&self, key: &Fingerprint) -> Option<Slot> {
         let segment = segment_of(key, self.segments.len());
         let bucket = self.segments[segment].find_bucket_index(place(key), |entry| entry.key == *key)?;
-        Some(Slot { segment, bucket })
+        Some(Slot { segment: segment as u32, bucket: bucket as u32 })
+    }
+
+    /// Whether there is an entry; reads it from end to end, for half of all entries lie across two cache lines.
+    #[inline]
+    pub(crate) fn touch(&self, key: &Fingerprint) -> bool {
+        let segment = segment_of(key, self.segments.len());
+        let whole = |entry: &Entry| (entry.key == *key) & (entry.state.shape() != ShapeId::NONE);
+        self.segments[segment].find(place(key), whole).is_some()
+    }
+
+    #[inline]
+    pub(crate) fn find_mut(&mut self, key: &Fingerprint) -> Option<&mut Entry> {
+        let segment = segment_of(key, self.segments.len());
+        self.segments[segment].find_mut(place(key), |entry| entry.key == *key)
     }
 
     /// The entry at a slot that is still good.
     #[inline]
     pub(crate) fn get(&self, slot: Slot) -> &Entry {
-        self.segments[slot.segment].get_bucket(slot.bucket).expect("a slot is used before anything moves")
+        self.segments[slot.segment as usize]
+            .get_bucket(slot.bucket as usize)
+            .expect("a slot is used before anything moves")
     }
 
     /// The entry at a slot that is still good.
     #[inline]
     pub(crate) fn get_mut(&mut self, slot: Slot) -> &mut Entry {
-        self.segments[slot.segment].get_bucket_mut(slot.bucket).expect("a slot is used before anything moves")
+        self.segments[slot.segment as usize]
+            .get_bucket_mut(slot.bucket as usize)
+            .expect("a slot is used before anything moves")
     }
 
     /// Adds an entry whose key is not there. Splits at most one segment.
@@ -90,9 +111,9 @@ impl Store {
         let before = self.len;
         for _ in 0..buckets {
             let at = self.advance();
-            let segment = &mut self.segments[at.segment];
-            if segment.get_bucket(at.bucket).is_some_and(&mut goes)
-                && let Ok(found) = segment.get_bucket_entry(at.bucket)
+            let (segment, bucket) = (&mut self.segments[at.segment as usize], at.bucket as usize);
+            if segment.get_bucket(bucket).is_some_and(&mut goes)
+                && let Ok(found) = segment.get_bucket_entry(bucket)
             {
                 drop(found.remove());
                 self.len -= 1;
@@ -107,7 +128,7 @@ impl Store {
         if count > 1 && self.len < (count - 1) * SEGMENT_ENTRIES / 2 {
             self.merge_last();
         }
-        let segment = self.cursor.segment.min(self.segments.len() - 1);
+        let segment = (self.cursor.segment as usize).min(self.segments.len() - 1);
         let (used, buckets) = (self.segments[segment].len(), self.segments[segment].num_buckets());
         if used * 8 < buckets && buckets > 16 || used == 0 && buckets > 1 {
             self.segments[segment].shrink_to(used * 2, |entry| place(&entry.key));
@@ -130,17 +151,17 @@ impl Store {
         self.segments.iter().map(HashTable::num_buckets).sum()
     }
 
+    /// Where the cursor stands, which may be past the end of a segment that shrank; it then moves on.
     fn advance(&mut self) -> Slot {
-        let at = self.cursor;
-        let (mut segment, mut bucket) = (at.segment, at.bucket + 1);
-        if self.segments.get(segment).is_none_or(|table| bucket >= table.num_buckets()) {
-            (segment, bucket) = (segment + 1, 0);
-        }
-        if segment >= self.segments.len() {
-            segment = 0;
-        }
-        self.cursor = Slot { segment, bucket };
-        if at.segment < self.segments.len() { at } else { self.cursor }
+        let segments = self.segments.len() as u32;
+        let at = Slot { segment: self.cursor.segment.min(segments - 1), ..self.cursor };
+        let more = at.bucket as usize + 1 < self.segments[at.segment as usize].num_buckets();
+        self.cursor = if more {
+            Slot { bucket: at.bucket + 1, ..at }
+        } else {
+            Slot { segment: (at.segment + 1) % segments, bucket: 0 }
+        };
+        at
     }
 
     fn split_next(&mut self) {
@@ -181,4 +202,116 @@ fn segment_of(key: &Fingerprint, count: usize) -> usize {
 /// The segment that segment `last` is split from and merged into.
 fn buddy(last: usize) -> usize {
     last - (1 << last.ilog2())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::bucket::Tat;
+    use crate::charge::Mark;
+    use crate::shapes::ShapeId;
+
+    fn key(number: u64) -> Fingerprint {
+        let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Fingerprint([mixed ^ (mixed >> 31), mixed.rotate_left(23)])
+    }
+
+    fn entry(number: u64) -> Entry {
+        let state = State::Bucket { mark: Mark::default(), shape: ShapeId(0), tat: Tat::new(u128::from(number)) };
+        Entry { state, key: key(number) }
+    }
+
+    fn store_of(numbers: std::ops::Range<u64>) -> Store {
+        let mut store = Store::new();
+        numbers.for_each(|number| store.insert(entry(number)));
+        store
+    }
+
+    fn assert_holds(store: &Store, numbers: std::ops::Range<u64>) {
+        assert_eq!(store.len() as u64, numbers.end - numbers.start);
+        assert_eq!(store.iter().count(), store.len());
+        for number in numbers {
+            let slot = store.find(&key(number)).expect("it was inserted");
+            assert_eq!(store.get(slot).key, key(number));
+        }
+    }
+
+    #[test]
+    fn an_entry_takes_40_bytes() {
+        assert_eq!((size_of::<State>(), size_of::<Entry>()), (24, 40));
+    }
+
+    #[test]
+    fn a_store_keeps_every_entry_while_it_grows_and_shrinks() {
+        let mut store = store_of(0..30_000);
+        assert_holds(&store, 0..30_000);
+        assert!(store.segments.len() >= 29, "{} segments", store.segments.len());
+        for number in (100..30_000).rev() {
+            assert!(store.remove(&key(number)).is_some());
+            store.tidy();
+            if number % 1_000 == 0 {
+                assert_holds(&store, 0..number);
+            }
+        }
+        assert_holds(&store, 0..100);
+        assert_eq!(store.segments.len(), 1);
+        assert!(store.find(&key(100)).is_none() && store.remove(&key(100)).is_none());
+    }
+
+    #[test]
+    fn no_segment_ever_outgrows_what_a_call_may_move() {
+        let mut store = Store::new();
+        let mut largest = 0;
+        for number in 0..200_000 {
+            store.insert(entry(number));
+            if number % 512 == 0 {
+                largest = store.segments.iter().map(HashTable::len).fold(largest, usize::max);
+            }
+        }
+        assert!(largest <= SEGMENT_ENTRIES * 5 / 2, "a segment had {largest} entries");
+    }
+
+    #[test]
+    fn visiting_every_bucket_once_sees_every_entry_once() {
+        for count in [0, 1, 7, 300, 10_000] {
+            let mut store = store_of(0..count);
+            let mut seen = BTreeSet::new();
+            let removed = store.visit(store.buckets(), |entry| {
+                assert!(seen.insert(entry.key), "seen twice");
+                false
+            });
+            assert_eq!((seen.len() as u64, removed), (count, 0));
+        }
+    }
+
+    #[test]
+    fn visiting_removes_what_it_is_told_to_and_moves_nothing_else() {
+        let mut store = store_of(0..10_000);
+        let odd: Vec<Slot> = (1..10_000).step_by(2).filter_map(|number| store.find(&key(number))).collect();
+        let even: BTreeSet<Fingerprint> = (0..10_000).step_by(2).map(key).collect();
+        let removed = store.visit(store.buckets(), |entry| even.contains(&entry.key));
+        assert_eq!((removed, store.len()), (5_000, 5_000));
+        for (slot, number) in odd.into_iter().zip((1..10_000).step_by(2)) {
+            assert_eq!(store.get(slot).key, key(number));
+        }
+    }
+
+    #[test]
+    fn an_empty_store_owns_no_memory_and_gives_back_what_it_had() {
+        let mut store = Store::new();
+        assert_eq!(store.allocated_bytes(), 0);
+        store = store_of(0..5_000);
+        let full = store.allocated_bytes();
+        while store.len() > 0 {
+            store.visit(64, |_| true);
+            store.tidy();
+        }
+        for _ in 0..1_000 {
+            store.visit(64, |_| true);
+            store.tidy();
+        }
+        assert!(store.allocated_bytes() < full / 100, "{} of {full} bytes", store.allocated_bytes());
+    }
 }

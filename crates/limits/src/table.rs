@@ -25,11 +25,15 @@ use crate::time::{Moment, Now, WallTime};
 /// Sweeping is paid for in lots of this many buckets, so that neighbours share cache lines.
 pub const SWEEP_BUCKETS: usize = 16;
 
-/// Buckets of sweeping that a decision owes.
-const OWED_PER_DECISION: usize = 1;
+/// What looking at one bucket costs; decisions and new keys owe, in the same coin.
+const BUCKET_PRICE: u32 = 4;
 
-/// Buckets of sweeping that a new key owes: enough that lapsed entries never fill more than an eighth of a table.
-const OWED_PER_KEY: usize = 8;
+/// What a decision owes: a quarter of a bucket. It makes nothing to sweep; it only keeps a table clean whose keys are
+/// all known.
+const OWED_PER_DECISION: u32 = 1;
+
+/// What a new key owes: eight buckets, so that lapsed entries never fill more than about an eighth of a table.
+const OWED_PER_KEY: u32 = 8 * BUCKET_PRICE;
 
 /// Buckets searched for lapsed entries when a domain has no room for another key.
 pub const FULL_SWEEP_BUCKETS: usize = 256;
@@ -38,17 +42,20 @@ pub const FULL_SWEEP_BUCKETS: usize = 256;
 ///
 /// Keys take room from [`Budgets`]; call [`Table::clear`] before dropping a table whose budgets live on.
 #[derive(Clone, Debug)]
+#[repr(C, align(64))]
 pub struct Table {
-    pub(crate) store: Store,
     /// The latest time seen: a clock that goes back is held here (law 2).
     last: Moment,
-    last_wall: Option<WallTime>,
     /// Charges and refunds so far.
     seq: u64,
+    /// Sweeping not paid for yet, in quarters of a bucket.
+    owed: u32,
     /// The last mark given.
     mark: Mark,
-    /// Buckets of sweeping not paid for yet.
-    owed: usize,
+    /// Its first field is where keys are looked up: with all before it, one cache line is all that a decision about
+    /// a known key needs of the table itself.
+    pub(crate) store: Store,
+    last_wall: WallTime,
 }
 
 /// What every step of a decision goes by.
@@ -75,8 +82,8 @@ type Places = SmallVec<[Place; 4]>;
 impl Table {
     /// An empty table. Allocates nothing.
     pub fn new() -> Table {
-        let (last, mark) = (Moment::ZERO, Mark::default());
-        Table { store: Store::new(), last, last_wall: None, seq: 0, mark, owed: 0 }
+        let (last, last_wall, mark) = (Moment::ZERO, WallTime::default(), Mark::default());
+        Table { last, seq: 0, owed: 0, mark, store: Store::new(), last_wall }
     }
 
     /// Decides one check: `Ok(true)` when every enforced leg admits, and then all are charged; else `Ok(false)`, and
@@ -97,6 +104,11 @@ impl Table {
         out.charges.clear();
         let rules = Rules { shapes, budgets, now: self.advance(now) };
         self.pay_for_sweeping(rules);
+        if let [leg] = legs
+            && let Some(allowed) = self.decide_known(leg, rules, out)
+        {
+            return Ok(allowed);
+        }
         let result = self.decide_legs(legs, rules, out);
         if result.is_err() {
             out.legs.clear();
@@ -178,6 +190,13 @@ impl Table {
         self.store = Store::new();
     }
 
+    /// Whether `key` has an entry. A caller with a batch asks this of all its keys before it decides the first: the
+    /// look-ups wait for memory side by side, and the decisions then find what they need in the cache.
+    #[inline]
+    pub fn holds(&self, key: &Fingerprint) -> bool {
+        self.store.touch(key)
+    }
+
     /// Keys that have an entry.
     pub fn len(&self) -> usize {
         self.store.len()
@@ -191,6 +210,26 @@ impl Table {
     /// Bytes on the heap for all entries and their states. Walks the table: for tests and diagnosis.
     pub fn allocated_bytes(&self) -> usize {
         self.store.allocated_bytes() + self.store.iter().map(|entry| entry.state.allocated_bytes()).sum::<usize>()
+    }
+
+    /// The most common check, straight through: one leg, whose key has an entry under the very shape. `None` for any
+    /// other, which [`Table::decide_legs`] decides; the two agree where both can.
+    #[inline]
+    fn decide_known(&mut self, leg: &Leg, rules: Rules<'_>, out: &mut Decided) -> Option<bool> {
+        let Terms::Counted(counted) = rules.shapes.terms(leg.shape) else { return None };
+        let entry = self.store.find_mut(&leg.key)?;
+        if entry.state.shape() != leg.shape || !counted.can_tell(rules.now) {
+            return None;
+        }
+        let lens = rules.lens(leg, counted);
+        entry.state.refresh(&lens);
+        let decision = lens.read(entry.state.view(lens.basis)).weigh(leg.cost);
+        out.legs.push(decision);
+        if decision.allowed && leg.cost > 0 {
+            let numbers = (&mut self.seq, &mut self.mark);
+            out.charges.push(charge(&mut entry.state, leg, &lens, numbers));
+        }
+        Some(decision.allowed || leg.shadow)
     }
 
     fn decide_legs(&mut self, legs: &[Leg], rules: Rules<'_>, out: &mut Decided) -> Result<bool, Undecided> {
@@ -301,17 +340,8 @@ impl Table {
     }
 
     /// Charges an entry that is there.
-    #[inline]
     fn charge(&mut self, slot: Slot, leg: &Leg, lens: &Lens<'_>) -> Charge {
-        self.seq += 1;
-        let fresh = self.mark.next();
-        let state = &mut self.store.get_mut(slot).state;
-        let trace = state.charge(lens, leg.cost, fresh);
-        let mark = state.mark();
-        if mark == fresh {
-            self.mark = fresh;
-        }
-        Charge { key: leg.key, trace, cost: leg.cost, seq: self.seq, shape: leg.shape, mark }
+        charge(&mut self.store.get_mut(slot).state, leg, lens, (&mut self.seq, &mut self.mark))
     }
 
     /// Makes the entry of a key that has room, unless an earlier leg just did, and charges it.
@@ -377,13 +407,19 @@ impl Table {
         }
     }
 
+    #[inline]
     fn pay_for_sweeping(&mut self, rules: Rules<'_>) {
         self.owed += OWED_PER_DECISION;
-        if self.owed >= SWEEP_BUCKETS {
-            let steps = std::mem::take(&mut self.owed);
-            self.sweep_but(&[], rules, steps);
-            self.store.tidy();
+        if self.owed >= SWEEP_BUCKETS as u32 * BUCKET_PRICE {
+            self.sweep_what_is_owed(rules);
         }
+    }
+
+    #[cold]
+    fn sweep_what_is_owed(&mut self, rules: Rules<'_>) {
+        let steps = std::mem::take(&mut self.owed) / BUCKET_PRICE;
+        self.sweep_but(&[], rules, steps as usize);
+        self.store.tidy();
     }
 
     /// Removes entries that read as absent ones from the next `steps` buckets, but none that `legs` ask about.
@@ -403,12 +439,14 @@ impl Table {
     pub(crate) fn advance(&mut self, now: Now) -> Now {
         let now = self.clamp(now);
         self.last = now.moment;
-        self.last_wall = now.wall.or(self.last_wall);
+        if let Some(wall) = now.wall {
+            self.last_wall = wall;
+        }
         now
     }
 
     pub(crate) fn clamp(&self, now: Now) -> Now {
-        let wall = now.wall.map(|wall| self.last_wall.map_or(wall, |last| wall.max(last)));
+        let wall = now.wall.map(|wall| wall.max(self.last_wall));
         Now { moment: now.moment.max(self.last), wall }
     }
 }
@@ -428,6 +466,19 @@ impl<'a> Rules<'a> {
     fn domain(&self, shape: ShapeId) -> DomainId {
         self.shapes.get(shape).domain
     }
+}
+
+/// Charges a state, with the table's count of charges and its last mark.
+#[inline]
+fn charge(state: &mut State, leg: &Leg, lens: &Lens<'_>, (seq, last): (&mut u64, &mut Mark)) -> Charge {
+    *seq += 1;
+    let fresh = last.next();
+    let trace = state.charge(lens, leg.cost, fresh);
+    let mark = state.mark();
+    if mark == fresh {
+        *last = fresh;
+    }
+    Charge { key: leg.key, trace, cost: leg.cost, seq: *seq, shape: leg.shape, mark }
 }
 
 /// What `cost` meets: the entry's state, or, without one, what an absent key reads.

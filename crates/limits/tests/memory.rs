@@ -6,8 +6,8 @@
 #![allow(clippy::print_stdout, reason = "the figures are the point")]
 
 use limits::{
-    Absent, Algorithm, Basis, Budgets, Decided, DomainId, Fingerprint, FingerprintKey, Leg, LimitId, Moment, Now, Part,
-    Rate, Shape, Shapes, Span, Table,
+    Absent, Algorithm, Basis, Budgets, Decided, DomainId, Fingerprint, Leg, LimitId, Moment, Now, Rate, Shape, Shapes,
+    Span, Table,
 };
 
 const TABLES: u64 = 4_096;
@@ -37,14 +37,22 @@ fn bytes_for(keys: u64) -> usize {
     let (budgets, mut out) = (Budgets::new(), Decided::default());
     budgets.set_max(DomainId(0), keys);
     let mut tables = vec![Table::new(); TABLES as usize];
-    let secret = FingerprintKey([7; 16]);
-    for key in 0..keys {
-        let parts = |limit| Fingerprint::of(&secret, LimitId(limit), [Part::text(&key.to_string())]);
-        let leg = Leg { shape, key: parts(1), cost: 1, absent: Absent::Fresh, shadow: false };
-        let table = &mut tables[(parts(2).0[0] % TABLES) as usize];
+    let mut seed = 7;
+    for _ in 0..keys {
+        let key = Fingerprint([random(&mut seed), random(&mut seed)]);
+        let leg = Leg { shape, key, cost: 1, absent: Absent::Fresh, shadow: false };
+        let table = &mut tables[(random(&mut seed) % TABLES) as usize];
         assert_eq!(table.decide(&[leg], &shapes, &budgets, Now::at(Moment::ZERO), &mut out), Ok(true));
     }
     let live: usize = tables.iter().map(Table::len).sum();
     assert_eq!(live as u64, keys);
     tables.iter().map(|table| table.allocated_bytes() + size_of::<Table>()).sum()
+}
+
+/// SplitMix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number Generators, 2014).
+fn random(seed: &mut u64) -> u64 {
+    *seed = seed.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mixed = (*seed ^ (*seed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ (mixed >> 31)
 }
