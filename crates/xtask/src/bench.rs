@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
+use std::time::SystemTime;
 
 use anyhow::{Context as _, Result};
 use serde_json::Value;
@@ -44,10 +45,11 @@ pub fn run(root: &Path) -> Result<()> {
         println!("no crate has benches");
         return Ok(());
     }
+    let began = SystemTime::now();
     let packages = benched.iter().flat_map(|name| ["--package", name]);
     let words: Vec<&str> = ["bench", "--bench", "*"].into_iter().chain(packages).collect();
     shell::run(&mut shell::cargo(root, &words))?;
-    print!("{}", table(&read(&root.join("target/criterion"))?));
+    print!("{}", table(&read(&root.join("target/criterion"), began)?));
     Ok(())
 }
 
@@ -67,16 +69,17 @@ fn ratio_line(ratio: &Ratio, figures: &Figures) -> String {
     format!("{:<46} {measured:>14}   {}", ratio.says, ratio.wanted)
 }
 
-/// Every `new/estimates.json` below the folder, named by the folders that lead to it.
-fn read(folder: &Path) -> Result<Figures> {
+/// Every `new/estimates.json` below the folder, named by the folders that lead to it. Criterion never forgets a bench
+/// that was renamed or removed, so only what was written since then counts.
+fn read(folder: &Path, since: SystemTime) -> Result<Figures> {
     let mut figures = Figures::new();
-    read_below(folder, "", &mut figures)?;
+    read_below(folder, "", since, &mut figures)?;
     Ok(figures)
 }
 
-fn read_below(folder: &Path, name: &str, figures: &mut Figures) -> Result<()> {
+fn read_below(folder: &Path, name: &str, since: SystemTime, figures: &mut Figures) -> Result<()> {
     let estimates = folder.join("new/estimates.json");
-    if estimates.is_file() {
+    if estimates.metadata().and_then(|file| file.modified()).is_ok_and(|written| written >= since) {
         let elements = elements_of(&fs::read_to_string(folder.join("new/benchmark.json"))?)?;
         figures.insert(name.to_owned(), time_of(&fs::read_to_string(&estimates)?)? / elements);
     }
@@ -85,7 +88,7 @@ fn read_below(folder: &Path, name: &str, figures: &mut Figures) -> Result<()> {
         let part = entry.file_name().to_string_lossy().into_owned();
         if entry.file_type()?.is_dir() && !["new", "base", "change", "report"].contains(&part.as_str()) {
             let name = if name.is_empty() { part } else { format!("{name}/{part}") };
-            read_below(&entry.path(), &name, figures)?;
+            read_below(&entry.path(), &name, since, figures)?;
         }
     }
     Ok(())
@@ -116,6 +119,21 @@ mod tests {
         assert!(measured.contains("0.50   at most 0.60"), "{measured}");
         let missing = table.lines().find(|line| line.starts_with("match:")).unwrap();
         assert!(missing.contains("not measured"), "{missing}");
+    }
+
+    #[test]
+    fn figures_of_an_earlier_run_are_left_out() {
+        let folder = std::env::temp_dir().join(format!("ringfence-bench-{}", std::process::id()));
+        let new = folder.join("match/10/new");
+        fs::create_dir_all(&new).unwrap();
+        fs::write(new.join("estimates.json"), r#"{"slope":{"point_estimate":4000.0}}"#).unwrap();
+        fs::write(new.join("benchmark.json"), r#"{"throughput":{"Elements":1000}}"#).unwrap();
+        let written = fs::metadata(new.join("estimates.json")).unwrap().modified().unwrap();
+        let this_run = read(&folder, written).unwrap();
+        let next_run = read(&folder, written + std::time::Duration::from_secs(1)).unwrap();
+        fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(this_run, Figures::from([("match/10".to_owned(), 4.0)]));
+        assert_eq!(next_run, Figures::new());
     }
 
     #[test]
