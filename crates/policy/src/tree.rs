@@ -115,7 +115,7 @@ impl<'s> Reader<'s> {
             let (event, span) = self.next()?;
             match event {
                 Event::StreamStart | Event::DocumentEnd => {}
-                Event::StreamEnd => return root.ok_or_else(|| empty(&span)),
+                Event::StreamEnd => return root.ok_or_else(empty),
                 Event::DocumentStart(..) if root.is_some() => {
                     return Err(feature(span.start, "a second document").expected("one document per file"));
                 }
@@ -258,8 +258,8 @@ fn too_deep(at: Position, most: usize) -> PolicyError {
     PolicyError::new(at, PolicyCode::TooDeep, "nested too deeply").expected(format!("at most {most} levels"))
 }
 
-fn empty(span: &Span) -> PolicyError {
-    PolicyError::new(position(&span.start), PolicyCode::MissingKey, "the document is empty").expected("`ringfence: 1`")
+fn empty() -> PolicyError {
+    PolicyError::new(Position::START, PolicyCode::MissingKey, "the document is empty").expected("`ringfence: 1`")
 }
 
 fn misplaced(event: &Event<'_>, span: &Span) -> PolicyError {
@@ -364,7 +364,7 @@ mod tests {
     #[test]
     fn an_empty_document_is_found() {
         assert_eq!(errors(""), ["1:1 policy-missing-key"]);
-        assert_eq!(errors("# nothing\n"), ["2:1 policy-missing-key"]);
+        assert_eq!(errors("# nothing\n"), ["1:1 policy-missing-key"]);
     }
 
     #[test]
