@@ -115,8 +115,7 @@ async fn services(address: &str) -> Vec<String> {
     };
     let mut client = ServerReflectionClient::new(channel(address));
     let mut answers = client.server_reflection_info(tokio_stream::once(request)).await.unwrap().into_inner();
-    match answers.message().await.unwrap().unwrap().message_response.unwrap() {
-        MessageResponse::ListServicesResponse(list) => list.service.into_iter().map(|service| service.name).collect(),
-        other => panic!("{other:?}"),
-    }
+    let response = answers.message().await.unwrap().unwrap().message_response.unwrap();
+    let MessageResponse::ListServicesResponse(list) = response else { panic!("{response:?}") };
+    list.service.into_iter().map(|service| service.name).collect()
 }

@@ -214,7 +214,10 @@ impl Node {
         let command = Command::ApplyPolicy(Box::new(proposal));
         match self.proposer().propose_within(&command, APPLY_WITHIN).await? {
             Applied::PolicyApplied { revision } => Ok(AppliedPolicy { revision, changes }),
-            other => Err(NotProposed::Undecided(format!("the log answered {other:?}")).into()),
+            other @ (Applied::Founded
+            | Applied::SessionOpened { .. }
+            | Applied::MapChanged { .. }
+            | Applied::NMaxLowered) => Err(NotProposed::Undecided(format!("the log answered {other:?}")).into()),
         }
     }
 

@@ -15,7 +15,7 @@ pub struct Config {
     /// What people call the node; unique in the cluster.
     pub name: String,
     /// Where the log and the node's identity live.
-    pub data: Data,
+    pub data: Place,
     /// Bound sockets of the peer port.
     pub peer: PeerSockets,
     /// Where others reach this node.
@@ -32,7 +32,7 @@ pub struct Config {
 
 /// Where a node's log, vote and identity live.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Data {
+pub enum Place {
     /// In memory: a node that stops is gone, and comes back as another.
     Memory,
     /// In this directory.

@@ -18,10 +18,10 @@ use wire::peer::peer_server::PeerServer;
 use wire::peer::raft_server::RaftServer;
 
 use crate::cluster::{ClusterId, ClusterName, NameError, NodeName};
-use crate::config::{Advertise, Config, Data};
+use crate::config::{Advertise, Config, Founding, Place};
 use crate::control_service::ControlService;
 use crate::founding::{Founder, Meeting};
-use crate::gossip::{self, Identity, Incarnation};
+use crate::gossip::{self, GossipHandle, Identity, Incarnation};
 use crate::ingress::Ingress;
 use crate::leader::Leader;
 use crate::node::{Node, Parts, StartError, VERSIONS};
@@ -41,6 +41,17 @@ const BOOTS: &str = "boots";
 /// How long the sweeper rests between two partitions: a whole turn takes a few seconds, and costs next to nothing.
 const SWEEP_PAUSE: std::time::Duration = std::time::Duration::from_millis(1);
 
+/// Who a node is, and how it proves that to others.
+struct Oneself {
+    journal: Journal,
+    spec: NodeSpec,
+    founder: Arc<Founder>,
+    cluster: ClusterId,
+    secrets: Secrets,
+    credentials: Arc<Credentials>,
+    dialler: Dialler,
+}
+
 impl Node {
     /// Starts a node. It founds or joins its cluster in the background; [`Node::ready`] resolves when it can decide.
     ///
@@ -48,90 +59,35 @@ impl Node {
     ///
     /// [`StartError`]; nothing runs then.
     pub async fn start(config: Config) -> Result<Arc<Node>, StartError> {
-        let journal = open(&config.data)?;
-        let me = journal.identity();
-        let spec = spec_of(&config, me);
-        let founder = Arc::new(Founder::remember(&config, &journal, &spec).await?);
-        let cluster =
-            ClusterId { name: named("cluster.name", &config.founding.name, ClusterName::new)?, uuid: founder.uuid() };
-        let secrets = Secrets::new(config.secret.clone());
-        let credentials = Arc::new(Credentials::new(me, cluster.clone(), secrets.clone()));
-        let dialler = Dialler::new(Arc::clone(&credentials));
-        let dial = dial_with(dialler.clone());
-        let followers = followers(me, &dial);
+        let me = remember(&config).await?;
+        let followers = followers(me.spec.id, &me.dialler);
         let replica = Arc::new(Replica::new(followers.clone(), config.bounds.keys_max));
-
-        let identity = identity_of(&config, me, boot(&journal).await?).await?;
-        let gossip = gossip::Config {
-            identity,
-            cluster,
-            secrets,
-            settings: gossip::Settings::default(),
-            seeds: config.seeds.clone(),
-            seed: rand::random(),
-        };
-        let door = Door::new();
-        let services = (door.service(), transport::listen(tcp(config.peer.tcp)?, Arc::clone(&credentials)).0);
+        let gossip = gossip_of(&config, &me).await?;
+        let mut tasks = JoinSet::new();
         let (gossip, events) = gossip::start(udp(config.peer.udp)?, gossip)
             .map_err(|error| not_advertised(&config.advertise.peer, error))?;
-        let gossip = Arc::new(gossip);
-        let raft = RaftNode::start(raft::Setup {
-            settings: raft::Settings::default(),
-            journal,
-            machine: Box::new(Driven(Arc::clone(&replica))),
-            dial: Arc::clone(&dial),
-            door,
-        })
-        .await?;
-        let proposer = Arc::new(Proposer::new(raft.clone(), Arc::clone(&dial)));
-
-        let mut tasks = JoinSet::new();
-        let (raft_service, incoming) = services;
-        let control = ControlService { founder: Arc::clone(&founder), raft: raft.clone() };
-        let connections = incoming.connections();
-        tasks.spawn(serve_peers(incoming, raft_service, PeerService::of(&followers), control));
         tasks.spawn(tell_gossip(events));
-        let meeting = Meeting {
-            founder: Arc::clone(&founder),
-            raft: raft.clone(),
-            replica: Arc::clone(&replica),
-            dialler,
-            credentials,
-            gossip: Arc::clone(&gossip),
-            seeds: config.seeds.clone(),
-            spec: spec.clone(),
-        };
-        tasks.spawn(meeting.run());
-        let time = Arc::new(Mutex::new(ClusterTime::unknown()));
+        let gossip = Arc::new(gossip);
+
+        let door = Door::new();
+        let raft_service = door.service();
+        let (incoming, _) = transport::listen(tcp(config.peer.tcp)?, Arc::clone(&me.credentials));
+        let raft = raft_of(&me, &replica, door).await?;
+        let connections = incoming.connections();
+        let control = ControlService { founder: Arc::clone(&me.founder), raft: raft.clone() };
+        tasks.spawn(serve_peers(incoming, raft_service, PeerService::of(&followers), control));
+
+        let proposer = Arc::new(Proposer::new(raft.clone(), dial_with(me.dialler.clone())));
+        let name = config.name.clone();
         let cluster = config.founding.name.clone();
-        let leader = Leader {
-            raft: raft.clone(),
-            replica: Arc::clone(&replica),
-            desk: Arc::clone(&followers.desk),
-            views: Arc::clone(&followers.views),
-            owner: Arc::clone(&followers.owner),
-            time: Arc::clone(&time),
-            founder,
-            founding: config.founding,
-        };
-        tasks.spawn(leader.run());
-        let life = Life {
-            spec,
-            nonce: rand::random(),
-            proposer: Arc::clone(&proposer),
-            replica: Arc::clone(&replica),
-            owner: Arc::clone(&followers.owner),
-            ingress: Arc::clone(&followers.ingress),
-            views: Arc::clone(&followers.views),
-            desk: Arc::clone(&followers.desk),
-            time,
-        };
-        tasks.spawn(live(life, raft.clone()));
-        tasks.spawn(sweep(Arc::clone(&replica), Arc::clone(&followers.owner)));
+        let bounds = config.bounds;
+        let doing =
+            Doing { followers: &followers, replica: &replica, raft: &raft, proposer: &proposer, gossip: &gossip };
+        doing.spawn(&mut tasks, me, config.seeds, config.founding);
         Ok(Arc::new(Node::of(Parts {
-            name: config.name,
+            name,
             cluster,
-            bounds: config.bounds,
+            bounds,
             followers,
             replica,
             raft,
@@ -143,10 +99,86 @@ impl Node {
     }
 }
 
-fn open(data: &Data) -> Result<Journal, StartError> {
+/// What a node does on its own account needs these.
+struct Doing<'n> {
+    followers: &'n Followers,
+    replica: &'n Arc<Replica>,
+    raft: &'n RaftNode,
+    proposer: &'n Arc<Proposer>,
+    gossip: &'n Arc<GossipHandle>,
+}
+
+impl Doing<'_> {
+    fn spawn(self, tasks: &mut JoinSet<()>, me: Oneself, seeds: Vec<String>, founding: Founding) {
+        let Followers { views, owner, ingress, desk, .. } = self.followers.clone();
+        let (replica, raft) = (Arc::clone(self.replica), self.raft.clone());
+        let meeting = Meeting {
+            founder: Arc::clone(&me.founder),
+            raft: raft.clone(),
+            replica: Arc::clone(&replica),
+            dialler: me.dialler,
+            credentials: me.credentials,
+            gossip: Arc::clone(self.gossip),
+            seeds,
+            spec: me.spec.clone(),
+        };
+        tasks.spawn(meeting.run());
+        let time = Arc::new(Mutex::new(ClusterTime::unknown()));
+        let leader = Leader {
+            raft: raft.clone(),
+            replica: Arc::clone(&replica),
+            desk: Arc::clone(&desk),
+            views: Arc::clone(&views),
+            owner: Arc::clone(&owner),
+            time: Arc::clone(&time),
+            founder: me.founder,
+            founding,
+        };
+        tasks.spawn(leader.run());
+        tasks.spawn(sweep(Arc::clone(&replica), Arc::clone(&owner)));
+        let (spec, nonce, proposer) = (me.spec, rand::random(), Arc::clone(self.proposer));
+        tasks.spawn(live(Life { spec, nonce, proposer, replica, owner, ingress, views, desk, time }, raft));
+    }
+}
+
+async fn remember(config: &Config) -> Result<Oneself, StartError> {
+    let journal = open(&config.data)?;
+    let spec = spec_of(config, journal.identity());
+    let founder = Arc::new(Founder::remember(config, &journal, &spec).await?);
+    let name = named("cluster.name", &config.founding.name, ClusterName::new)?;
+    let cluster = ClusterId { name, uuid: founder.uuid() };
+    let secrets = Secrets::new(config.secret.clone());
+    let credentials = Arc::new(Credentials::new(spec.id, cluster.clone(), secrets.clone()));
+    let dialler = Dialler::new(Arc::clone(&credentials));
+    Ok(Oneself { journal, spec, founder, cluster, secrets, credentials, dialler })
+}
+
+async fn gossip_of(config: &Config, me: &Oneself) -> Result<gossip::Config, StartError> {
+    Ok(gossip::Config {
+        identity: identity_of(config, me.spec.id, boot(&me.journal).await?).await?,
+        cluster: me.cluster.clone(),
+        secrets: me.secrets.clone(),
+        settings: gossip::Settings::default(),
+        seeds: config.seeds.clone(),
+        seed: rand::random(),
+    })
+}
+
+async fn raft_of(me: &Oneself, replica: &Arc<Replica>, door: Door) -> Result<RaftNode, raft::StartError> {
+    RaftNode::start(raft::Setup {
+        settings: raft::Settings::default(),
+        journal: me.journal.clone(),
+        machine: Box::new(Driven(Arc::clone(replica))),
+        dial: dial_with(me.dialler.clone()),
+        door,
+    })
+    .await
+}
+
+fn open(data: &Place) -> Result<Journal, StartError> {
     match data {
-        Data::Memory => Ok(Journal::in_memory()),
-        Data::Directory(directory) => Ok(Journal::open(directory)?),
+        Place::Memory => Ok(Journal::in_memory()),
+        Place::Directory(directory) => Ok(Journal::open(directory)?),
     }
 }
 
@@ -204,12 +236,12 @@ fn dial_with(dialler: Dialler) -> Dial {
 }
 
 /// The parts that follow the replica. There is no lease before the first session: this one ended at the boot.
-fn followers(me: NodeId, dial: &Dial) -> Followers {
+fn followers(me: NodeId, dialler: &Dialler) -> Followers {
     let views = Arc::new(Views::unknown());
     let nobody = SessionId { node: me, nonce: 0, counter: 0 };
     let none = LeaseBound { session: nobody, end: Moment::ZERO, margin: Span::ZERO };
     let owner = Arc::new(Owner::new(Arc::clone(&views), none));
-    let links = Arc::new(Links::new(me, Arc::clone(dial)));
+    let links = Arc::new(Links::new(me, dial_with(dialler.clone())));
     let ingress = Ingress::new(me, Arc::clone(&owner), Arc::clone(&views), Arc::clone(&links), rand::random());
     Followers { views, owner, ingress: Arc::new(ingress), links, desk: Arc::default() }
 }

@@ -97,10 +97,10 @@ pub fn batch_from_body(body: &[u8]) -> Result<Vec<Result<AskedCheck, Rejection>>
 }
 
 fn item_from_value(check: Value, index: usize) -> Result<AskedCheck, Rejection> {
-    match check {
-        Value::Object(fields) => check_from_value(fields, &format!("checks[{index}].")),
-        other => Err(wrong_type(&format!("checks[{index}]"), "a check", &other)),
+    if let Value::Object(fields) = check {
+        return check_from_value(fields, &format!("checks[{index}]."));
     }
+    Err(wrong_type(&format!("checks[{index}]"), "a check", &check))
 }
 
 fn object_from_body(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
@@ -157,15 +157,13 @@ fn pairs_from(value: Option<Value>, place: &str) -> Result<Vec<(String, String)>
 fn number_from(value: Option<Value>, name: &str, max: u64, place: &str) -> Result<Option<u64>, Rejection> {
     let Some(value) = value else { return Ok(None) };
     let field = format!("{place}{name}");
-    match &value {
-        Value::Number(number) => match number.as_u64() {
-            Some(amount) if amount <= max => Ok(Some(amount)),
-            Some(_) | None => {
-                let detail = format!("expected a whole number from 0 to {max}, found {number}");
-                Err(Rejection::of_field(Code::OutOfRange, field, detail))
-            }
-        },
-        other => Err(wrong_type(&field, "a whole number", other)),
+    let Value::Number(number) = &value else { return Err(wrong_type(&field, "a whole number", &value)) };
+    match number.as_u64() {
+        Some(amount) if amount <= max => Ok(Some(amount)),
+        Some(_) | None => {
+            let detail = format!("expected a whole number from 0 to {max}, found {number}");
+            Err(Rejection::of_field(Code::OutOfRange, field, detail))
+        }
     }
 }
 

@@ -29,6 +29,12 @@ const RATIOS: &[Ratio] = &[
         wanted: "at most 0.60",
     },
     Ratio { says: "match: 10,000 limits / 10 limits", of: "match/10000", to: "match/10", wanted: "0.80 to 1.20" },
+    Ratio {
+        says: "a check in a batch of 64 on a stream / alone",
+        of: "check/stream-64",
+        to: "check/unary",
+        wanted: "far below 1",
+    },
 ];
 
 /// Nanoseconds per element where the bench says how many a round has, else per round; by the name of the bench.

@@ -18,6 +18,10 @@ const NO_LIMIT: LimitId = LimitId(0);
 
 /// What is to be done for a question.
 #[derive(Debug)]
+#[allow(
+    clippy::large_enum_variant,
+    reason = "nearly every plan is the large one; a box would cost each check an allocation"
+)]
 pub(crate) enum Plan {
     /// Nobody needs to be asked.
     Settled(Result<Decision, NotPut>),

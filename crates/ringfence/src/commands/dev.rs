@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use node::config::{Advertise, Bounds, Config, Data, Founding, PeerSockets};
+use node::config::{Advertise, Bounds, Config, Founding, PeerSockets, Place};
 use node::secret::ClusterSecret;
 use node::{Node, StartError};
 use ownership::lease::Terms;
@@ -224,7 +224,7 @@ impl Cluster {
         let advertise = Advertise { peer: address(ports.peer), api: address(ports.api), admin: address(ports.admin) };
         Ok(Config {
             name: name.to_owned(),
-            data: Data::Memory,
+            data: Place::Memory,
             peer,
             advertise,
             seeds: self.ports.values().map(|ports| address(ports.peer)).collect(),
