@@ -86,6 +86,8 @@ fn other_paths_methods_and_content_types_are_told_apart() {
     assert_eq!(http::get(dev.api(1), "/v1/check").status, 404);
     let answer = http::post_text(dev.api(1), "/v1/check", "text/plain", "{}");
     assert_eq!((answer.status, &answer.body["code"]), (415, &json!("unsupported-media-type")));
+    let large = http::put_policy(dev.admin(1), "default", "*", &"#".repeat(300 * 1024));
+    assert_eq!((large.status, &large.body["code"]), (413, &json!("body-too-large")), "{}", large.body);
 }
 
 #[test]

@@ -141,3 +141,22 @@ async fn a_node_dies_under_load_and_comes_back() {
         assert!(seen.allowed <= 60 + 30, "emergency key {key} stays within 150 %: {seen:?}");
     }
 }
+
+/// What leases cost the log: nothing. There is no event for something that does not happen, so this waits for as long as
+/// ten renewals of each node take.
+#[test]
+fn renewals_leave_the_log_alone() {
+    let dev = Dev::start();
+    let applied = |node: usize| dev.cluster(node)["applied"].as_u64().unwrap();
+    // The founders' voters may still be settling when the first placement is there.
+    let before = dev.wait_until(1, "everybody having applied the same", |cluster| {
+        let applied_here = cluster["applied"].as_u64().unwrap();
+        applied(2) == applied_here && applied(3) == applied_here
+    })["applied"]
+        .as_u64()
+        .unwrap();
+    std::thread::sleep(Duration::from_secs(5));
+    assert_eq!([applied(1), applied(2), applied(3)], [before; 3]);
+    let answer = crate::http::check(dev.api(1), "still-owned");
+    assert_eq!((answer.status, &answer.body["degraded"]), (200, &serde_json::json!(false)), "{}", answer.body);
+}

@@ -198,9 +198,15 @@ impl Ingress {
     async fn drive(&self, group: &mut Group, matched: &Arc<Policies>) -> bool {
         let (Some(keys), None) = (self.keys.get(), &group.settled) else { return false };
         let patience = Patience { budget: group.budget, d_max: keys.d_max };
-        let route = self.views.routes.load().route_of(group.partition);
-        let asking = Asking::new(group.check.id, group.check.attempt, patience, route, clock::now());
+        let asking = group.asking.take().map_or_else(
+            || {
+                let route = self.views.routes.load().route_of(group.partition);
+                Asking::new(group.check.id, group.check.attempt, patience, route, clock::now())
+            },
+            |asking| *asking,
+        );
         let mut under = Under { group, asking, revision: 0, answered_by: None, differs: false };
+        self.refresh(&mut under);
         let mut changes = self.views.changes();
         let mut on_their_way = FuturesUnordered::new();
         loop {
@@ -286,8 +292,7 @@ impl Ingress {
 }
 
 impl Turn<'_> {
-    /// Decides these groups of one partition. A group that its answer does not settle is left open, to be asked again as
-    /// another attempt under the same id.
+    /// Decides these groups of one partition. A question that its answer does not settle is left under way.
     fn decide(&mut self, here: &Owner, groups: &mut [&mut Group], route: Route) {
         self.checks.clear();
         self.checks.extend(groups.iter().map(|group| group.check.clone()));
@@ -301,7 +306,7 @@ impl Turn<'_> {
             let Some(Step::Send { attempt, owner, .. }) = asking.poll_step() else { continue };
             asking.handle_answer(attempt, witness.epoch, answer, answered);
             let Some(Step::Done(outcome)) = asking.poll_step() else {
-                group.check.attempt = group.check.attempt.saturating_add(1);
+                group.asking = Some(Box::new(asking));
                 continue;
             };
             group.settled = Some(Settled {

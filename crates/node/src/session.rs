@@ -111,25 +111,22 @@ impl Life {
         let (acks, mut heard) = mpsc::channel(ACKS_MAX);
         let mut changes = self.views.changes();
         self.ingress.begin_emergency();
-        loop {
+        while self.lives(session) {
             while let Some(renewal) = holder.poll_renewal(self.map_version(), Some(clock::wall())) {
                 self.send(renewal, acks.clone());
             }
             if let Some(at) = holder.poll_lapsed() {
                 tracing::warn!(?session, ?at, "lease_lapsed");
             }
-            let Some(timeout) = holder.poll_timeout() else { return holder.handle_session_dead() };
+            let Some(timeout) = holder.poll_timeout() else { break };
             tokio::select! {
                 biased;
-                _ = changes.changed() => {
-                    if !self.lives(session) {
-                        return holder.handle_session_dead();
-                    }
-                }
+                changed = changes.changed() => if changed.is_err() { break },
                 Some(ack) = heard.recv() => self.handle_ack(&mut holder, &ack),
                 () = tokio::time::sleep(timeout.since(clock::now()).into()) => holder.handle_timeout(clock::now()),
             }
         }
+        holder.handle_session_dead()
     }
 
     fn handle_ack(&self, holder: &mut Holder, ack: &Ack) {

@@ -3,7 +3,6 @@
 
 use std::collections::HashMap;
 
-use axum::body::Bytes;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use control::{Expected, Refusal};
@@ -14,7 +13,7 @@ use node::admin::{AppliedPolicy, ClusterStatus, MapRun, NotApplied, Revision};
 use policy::PolicyError;
 use serde_json::{Value, json};
 
-use crate::check::{Front, json_response, rejected};
+use crate::check::{Front, ReadBody, json_response, read_body, rejected};
 use crate::code::{Code, Rejection};
 use crate::metrics;
 use crate::time::rfc3339_of_millis;
@@ -43,9 +42,9 @@ pub async fn put_policy(
     Path(domain): Path<String>,
     Query(query): Query<HashMap<String, String>>,
     headers: HeaderMap,
-    body: Bytes,
+    body: ReadBody,
 ) -> Response {
-    match apply(&front, &domain, &query, &headers, &body).await {
+    match apply(&front, &domain, &query, &headers, body).await {
         Ok(applied) => json_response(StatusCode::OK, JSON, &applied_body(&domain, &applied)),
         Err(Failure::Rejected(rejection)) => rejected(&rejection),
         Err(Failure::Invalid(errors)) => invalid_policy(&errors),
@@ -68,7 +67,7 @@ async fn apply(
     domain: &str,
     query: &HashMap<String, String>,
     headers: &HeaderMap,
-    body: &[u8],
+    body: ReadBody,
 ) -> Result<AppliedPolicy, Failure> {
     for name in query.keys() {
         if name != "reason" && name != "author" {
@@ -76,7 +75,8 @@ async fn apply(
         }
     }
     let expected = expected_of(headers)?;
-    let text = std::str::from_utf8(body)
+    let body = read_body(body)?;
+    let text = std::str::from_utf8(&body)
         .map_err(|error| Rejection::new(Code::MalformedBody, format!("the document is not UTF-8: {error}")))?;
     let word = |name: &str| query.get(name).map_or("", String::as_str);
     let applied = front.node.apply_policy(domain, text, expected, word("author"), word("reason")).await;

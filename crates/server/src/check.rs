@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::State;
+use axum::extract::rejection::BytesRejection;
 use axum::response::Response;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderMap, HeaderValue, StatusCode};
@@ -16,6 +17,22 @@ use crate::code::{Code, Rejection};
 use crate::json::{AskedCheck, batch_from_body, check_from_body};
 use crate::meter::{Api, Meter};
 
+/// A request's body, or why it was not read to its end.
+pub type ReadBody = Result<Bytes, BytesRejection>;
+
+/// The body.
+///
+/// # Errors
+///
+/// One that is too large, or broke off.
+pub fn read_body(body: ReadBody) -> Result<Bytes, Rejection> {
+    body.map_err(|rejection| {
+        let code =
+            if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE { Code::BodyTooLarge } else { Code::MalformedBody };
+        Rejection::new(code, rejection.body_text())
+    })
+}
+
 /// What the handlers share.
 #[derive(Clone, Debug)]
 pub struct Front {
@@ -26,9 +43,9 @@ pub struct Front {
 }
 
 /// Answers `POST /v1/check`.
-pub async fn check(State(front): State<Front>, headers: HeaderMap, body: Bytes) -> Response {
+pub async fn check(State(front): State<Front>, headers: HeaderMap, body: ReadBody) -> Response {
     let timer = front.meter.start(Api::HttpCheck);
-    let response = match answer_check(&front.node, &headers, &body).await {
+    let response = match answer_check(&front.node, &headers, body).await {
         Ok(response) => response,
         Err(rejection) => rejected(&rejection),
     };
@@ -37,9 +54,9 @@ pub async fn check(State(front): State<Front>, headers: HeaderMap, body: Bytes) 
 }
 
 /// Answers `POST /v1/check/batch`.
-pub async fn batch(State(front): State<Front>, headers: HeaderMap, body: Bytes) -> Response {
+pub async fn batch(State(front): State<Front>, headers: HeaderMap, body: ReadBody) -> Response {
     let timer = front.meter.start(Api::HttpBatch);
-    let response = match answer_batch(&front.node, &headers, &body).await {
+    let response = match answer_batch(&front.node, &headers, body).await {
         Ok(response) => response,
         Err(rejection) => rejected(&rejection),
     };
@@ -47,9 +64,9 @@ pub async fn batch(State(front): State<Front>, headers: HeaderMap, body: Bytes) 
     response
 }
 
-async fn answer_check(node: &Node, headers: &HeaderMap, body: &[u8]) -> Result<Response, Rejection> {
+async fn answer_check(node: &Node, headers: &HeaderMap, body: ReadBody) -> Result<Response, Rejection> {
     require_json(headers)?;
-    let asked = check_from_body(body)?;
+    let asked = check_from_body(&read_body(body)?)?;
     let question = question_of(&asked, "", node)?;
     let checked = node.check(&[question]).await;
     let decision = match checked.decisions.first() {
@@ -93,9 +110,9 @@ struct ErrorBody {
     detail: String,
 }
 
-async fn answer_batch(node: &Node, headers: &HeaderMap, body: &[u8]) -> Result<Response, Rejection> {
+async fn answer_batch(node: &Node, headers: &HeaderMap, body: ReadBody) -> Result<Response, Rejection> {
     require_json(headers)?;
-    let items = batch_from_body(body)?;
+    let items = batch_from_body(&read_body(body)?)?;
     let mut questions = Vec::with_capacity(items.len());
     // For each item: its place among the questions, or why it is none.
     let mut places = Vec::with_capacity(items.len());

@@ -4,6 +4,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use limits::{FailMode, Fingerprint, FingerprintKey, LimitId, Part, Shape, Span};
+use ownership::ingress::Asking;
 use ownership::{Check, CheckId, CheckLeg};
 use policy::{Applied, Domain, Matched};
 use ring::{PartitionId, RoutingHash, Scope};
@@ -61,6 +62,8 @@ pub(crate) struct Group {
     pub(crate) partition: PartitionId,
     pub(crate) check: Check,
     pub(crate) budget: Span,
+    /// The question under way, where the first answer did not settle it; boxed, since it hardly ever is.
+    pub(crate) asking: Option<Box<Asking>>,
     pub(crate) settled: Option<Settled>,
 }
 
@@ -121,7 +124,7 @@ impl Asks {
             None => {
                 let Name { id, attempt, indexed, question } = name;
                 let check = Check { id, attempt, indexed, question, legs: SmallVec::new() };
-                self.groups.push(Group { partition, check, budget, settled: None });
+                self.groups.push(Group { partition, check, budget, asking: None, settled: None });
                 self.groups.len() - 1
             }
         };

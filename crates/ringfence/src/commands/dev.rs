@@ -259,16 +259,20 @@ impl Cluster {
         if self.founders.len() > NODES_SHOWN {
             text.push_str(&format!("  and {} more; `status` lists them\n", self.founders.len() - NODES_SHOWN));
         }
-        let api = shown().next().map_or(String::new(), |(_, ports)| address(ports.api));
+        let api = |at: usize| {
+            shown().nth(at).or_else(|| shown().next()).map_or(String::new(), |(_, ports)| address(ports.api))
+        };
         text.push_str(&format!(
             r#"
-One call, and a loop that ends in a denial:
+One call, and two to another node of which the second is denied:
 
-  curl -s {api}/v1/check --json '{{"attributes":{{"client":"alice"}}}}'
-  for i in $(seq 25); do curl -s -o /dev/null -w '%{{http_code}} ' {api}/v1/check --json '{{"attributes":{{"client":"bob"}}}}'; done
+  curl -s {first}/v1/check --json '{{"attributes":{{"client":"alice"}}}}'
+  for i in 1 2; do curl -s {second}/v1/check --json '{{"attributes":{{"client":"bob"}},"cost":15}}'; done
 
 Type status, kill n2, start n2, or stop.
-"#
+"#,
+            first = api(0),
+            second = api(1),
         ));
         text
     }
