@@ -78,7 +78,7 @@ impl Node {
         let budgets = Budgets::new();
         budgets.set_max(DomainId(0), KEYS as u64);
         let leg = Leg { shape, key: Fingerprint([0, 0]), cost: 1, absent: Absent::Fresh, shadow: false };
-        let tables = vec![Table::new(); TABLES];
+        let tables = (0..TABLES).map(|_| Table::new()).collect();
         let (fingerprint_key, boot) = (FingerprintKey(*b"a secret of ours"), Instant::now());
         Node { fingerprint_key, shapes, leg, budgets, tables, boot, out: Decided::default() }
     }

@@ -6,7 +6,10 @@ use std::hash::Hasher as _;
 
 use siphasher::sip128::SipHasher24;
 
-/// The identity of a limit: allotted by the control plane, from 1, never used again.
+/// The largest identity that is allotted, so that a table by identity stays small: 4 million.
+pub const LIMIT_ID_MAX: u32 = 1 << 22;
+
+/// The identity of a limit: allotted by the control plane, from 1 to [`LIMIT_ID_MAX`], never used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LimitId(pub u32);
 

@@ -20,6 +20,7 @@ mod store;
 pub mod table;
 mod terms;
 pub mod time;
+pub mod upkeep;
 pub mod usage;
 mod window;
 
@@ -27,7 +28,7 @@ pub use book::{Book, BookEntry};
 pub use budget::{Budgets, DOMAINS_MAX, KEYS_MAX_DEFAULT};
 pub use charge::Charge;
 pub use decision::{Absent, LegDecision, Wait};
-pub use key::{Fingerprint, FingerprintKey, LimitId, Part, PartKind};
+pub use key::{Fingerprint, FingerprintKey, LIMIT_ID_MAX, LimitId, Part, PartKind};
 pub use leg::{Decided, Leg, Undecided, WhyUndecided};
 pub use rate::{AMOUNT_MAX, Algorithm, Align, Basis, DomainId, FailMode, PERIOD_MAX, Rate, RateError, Shape};
 pub use shapes::{ShapeId, Shapes};

@@ -18,7 +18,7 @@ use crate::state::State;
 const SEGMENT_ENTRIES: usize = 1_024;
 
 /// One key's entry.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Entry {
     pub(crate) state: State,
@@ -32,7 +32,7 @@ pub(crate) struct Slot {
     bucket: u32,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Store {
     segments: SmallVec<[HashTable<Entry>; 1]>,

@@ -22,26 +22,10 @@ use crate::store::{Entry, Slot, Store};
 use crate::terms::Terms;
 use crate::time::{Moment, Now, WallTime};
 
-/// Sweeping is paid for in lots of this many buckets, so that neighbours share cache lines.
-pub const SWEEP_BUCKETS: usize = 16;
-
-/// What looking at one bucket costs; decisions and new keys owe, in the same coin.
-const BUCKET_PRICE: u32 = 4;
-
-/// What a decision owes: a quarter of a bucket. It makes nothing to sweep; it only keeps a table clean whose keys are
-/// all known.
-const OWED_PER_DECISION: u32 = 1;
-
-/// What a new key owes: eight buckets, so that lapsed entries never fill more than about an eighth of a table.
-const OWED_PER_KEY: u32 = 8 * BUCKET_PRICE;
-
-/// Buckets searched for lapsed entries when a domain has no room for another key.
-pub const FULL_SWEEP_BUCKETS: usize = 256;
-
 /// All keys of one partition. Not shared: whoever holds the partition's gate holds the table.
 ///
 /// Keys take room from [`Budgets`]; call [`Table::clear`] before dropping a table whose budgets live on.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 #[repr(C, align(64))]
 pub struct Table {
     /// The latest time seen: a clock that goes back is held here (law 2).
@@ -49,9 +33,9 @@ pub struct Table {
     /// Charges and refunds so far.
     seq: u64,
     /// Sweeping not paid for yet, in quarters of a bucket.
-    owed: u32,
+    pub(crate) owed: u32,
     /// The last mark given.
-    mark: Mark,
+    pub(crate) mark: Mark,
     /// Its first field is where keys are looked up: with all before it, one cache line is all that a decision about
     /// a known key needs of the table itself.
     pub(crate) store: Store,
@@ -68,7 +52,7 @@ pub(crate) struct Rules<'a> {
 
 /// Where a leg's charge goes, if the check is allowed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Place {
+pub(crate) enum Place {
     /// Into an entry that is there.
     Held(Slot),
     /// Into an entry that is yet to be made.
@@ -77,7 +61,7 @@ enum Place {
     Nowhere,
 }
 
-type Places = SmallVec<[Place; 4]>;
+pub(crate) type Places = SmallVec<[Place; 4]>;
 
 impl Table {
     /// An empty table. Allocates nothing.
@@ -171,23 +155,6 @@ impl Table {
             None => return false,
         }
         true
-    }
-
-    /// Looks at the next `steps` buckets, and removes the entries that read as absent ones. Answers how many went. For
-    /// whoever has time between decisions: a table that nobody asks is otherwise never swept.
-    pub fn sweep(&mut self, shapes: &Shapes, budgets: &Budgets, now: Now, steps: usize) -> usize {
-        let rules = Rules { shapes, budgets, now: self.advance(now) };
-        let gone = self.sweep_but(&[], rules, steps.min(self.store.buckets()));
-        self.store.tidy();
-        gone
-    }
-
-    /// Forgets everything, and gives the keys' room back: the partition is no longer ours.
-    pub fn clear(&mut self, shapes: &Shapes, budgets: &Budgets) {
-        for entry in self.store.iter() {
-            budgets.give(shapes.get(entry.state.shape()).domain);
-        }
-        self.store = Store::new();
     }
 
     /// Whether `key` has an entry. A caller with a batch asks this of all its keys before it decides the first: the
@@ -294,37 +261,6 @@ impl Table {
         *state = convert::converted(state.clone(), rules.shapes.counted(from), shape, lens, self.mark);
     }
 
-    /// Takes room for all keys that are new, or for none.
-    fn make_room(&mut self, legs: &[Leg], places: &mut Places, rules: Rules<'_>) -> Result<(), Undecided> {
-        let mut taken: SmallVec<[DomainId; 4]> = SmallVec::new();
-        for (index, leg) in legs.iter().enumerate() {
-            let made_before = (0..index).any(|other| places[other] == Place::New && legs[other].key == leg.key);
-            if places[index] != Place::New || made_before {
-                continue;
-            }
-            if self.take_room(legs, leg, rules) {
-                taken.push(rules.domain(leg.shape));
-            } else if leg.shadow {
-                places[index] = Place::Nowhere;
-            } else {
-                taken.iter().for_each(|&domain| rules.budgets.give(domain));
-                return Err(Undecided { leg: index, why: WhyUndecided::TableFull });
-            }
-        }
-        Ok(())
-    }
-
-    /// Takes room for the key of `leg`, if need be after a bounded search for entries that can go. The entries that the
-    /// check's own legs were found at stay.
-    fn take_room(&mut self, legs: &[Leg], leg: &Leg, rules: Rules<'_>) -> bool {
-        let domain = rules.domain(leg.shape);
-        if rules.budgets.take(domain) {
-            return true;
-        }
-        self.sweep_but(legs, rules, FULL_SWEEP_BUCKETS.min(self.store.buckets()));
-        rules.budgets.take(domain)
-    }
-
     /// Charges all legs that have a place: first the entries that are there, since making one may move the others.
     fn charge_legs(&mut self, legs: &[Leg], places: &Places, rules: Rules<'_>, charges: &mut SmallVec<[Charge; 2]>) {
         for (leg, place) in legs.iter().zip(places) {
@@ -351,41 +287,11 @@ impl Table {
         }
         self.mark = self.mark.next();
         self.seq += 1;
-        self.owed += OWED_PER_KEY;
+        self.owe_for_new_key();
         let mut state = absent(lens, leg, self.mark);
         let trace = state.charge(lens, leg.cost, self.mark);
         self.store.insert(Entry { key: leg.key, state });
         Charge { key: leg.key, trace, cost: leg.cost, seq: self.seq, shape: leg.shape, mark: self.mark }
-    }
-
-    /// Puts a key's usage in place of what was known of it; false when the key is new and its domain has no room.
-    pub(crate) fn replace(
-        &mut self,
-        ends: Ends,
-        shape: ShapeId,
-        lens: &Lens<'_>,
-        shapes: &Shapes,
-        budgets: &Budgets,
-    ) -> bool {
-        let (domain, held) = (shapes.get(shape).domain, self.store.find(lens.key));
-        match held {
-            Some(slot) => budgets.transfer(shapes.get(self.store.get(slot).state.shape()).domain, domain),
-            None if budgets.take(domain) => {}
-            None => return false,
-        }
-        self.mark = self.mark.next();
-        let state = State::between(ends, shape, self.mark, lens);
-        match held {
-            Some(slot) => self.store.get_mut(slot).state = state,
-            None => self.store.insert(Entry { key: *lens.key, state }),
-        }
-        true
-    }
-
-    pub(crate) fn remove(&mut self, key: &Fingerprint, shapes: &Shapes, budgets: &Budgets) {
-        if let Some(entry) = self.store.remove(key) {
-            budgets.give(shapes.get(entry.state.shape()).domain);
-        }
     }
 
     /// After a denial, the legs that would have admitted tell what stands, for nothing was charged.
@@ -405,34 +311,6 @@ impl Table {
             };
             *decision = weigh(&rules.lens(leg, counted), state, leg, 0);
         }
-    }
-
-    #[inline]
-    fn pay_for_sweeping(&mut self, rules: Rules<'_>) {
-        self.owed += OWED_PER_DECISION;
-        if self.owed >= SWEEP_BUCKETS as u32 * BUCKET_PRICE {
-            self.sweep_what_is_owed(rules);
-        }
-    }
-
-    #[cold]
-    fn sweep_what_is_owed(&mut self, rules: Rules<'_>) {
-        let steps = std::mem::take(&mut self.owed) / BUCKET_PRICE;
-        self.sweep_but(&[], rules, steps as usize);
-        self.store.tidy();
-    }
-
-    /// Removes entries that read as absent ones from the next `steps` buckets, but none that `legs` ask about.
-    fn sweep_but(&mut self, legs: &[Leg], rules: Rules<'_>, steps: usize) -> usize {
-        self.store.visit(steps, |entry| {
-            let shape = entry.state.shape();
-            let lens = Lens { counted: rules.shapes.counted(shape), basis: Basis::Hi, key: &entry.key, now: rules.now };
-            let goes = lens.is_fresh(entry.state.view(Basis::Hi)) && legs.iter().all(|leg| leg.key != entry.key);
-            if goes {
-                rules.budgets.give(rules.domain(shape));
-            }
-            goes
-        })
     }
 
     /// `now`, but no earlier than the latest time so far, which it then is.
@@ -463,7 +341,7 @@ impl<'a> Rules<'a> {
         Lens { counted, basis: self.shapes.get(leg.shape).basis, key: &leg.key, now: self.now }
     }
 
-    fn domain(&self, shape: ShapeId) -> DomainId {
+    pub(crate) fn domain(&self, shape: ShapeId) -> DomainId {
         self.shapes.get(shape).domain
     }
 }

@@ -36,7 +36,7 @@ fn bytes_for(keys: u64) -> usize {
     });
     let (budgets, mut out) = (Budgets::new(), Decided::default());
     budgets.set_max(DomainId(0), keys);
-    let mut tables = vec![Table::new(); TABLES as usize];
+    let mut tables: Vec<Table> = (0..TABLES).map(|_| Table::new()).collect();
     let mut seed = 7;
     for _ in 0..keys {
         let key = Fingerprint([random(&mut seed), random(&mut seed)]);

@@ -29,9 +29,9 @@ fn used(twin: &Twin, shape: &Shape, now: Now) -> u64 {
 #[test]
 fn p11_what_was_used_stays_used_under_any_other_shape() {
     let (kept, promised) = (Cell::new(0), Cell::new(0));
-    let cases = (any_shape(), any_shape(), 0..secs(100_000), steps(20), steps(20));
+    let cases = (any_shape(), any_shape(), 0..secs(100_000), steps(20), 0..150u64, steps(20));
     runner(1_500)
-        .run(&cases, |(old, new, start, before, after)| {
+        .run(&cases, |(old, new, start, before, idle, after)| {
             let mut single = Single::new(old);
             let mut twin = Twin::new(old, single.key);
             let (mut now, mut last) = (at(start), None);
@@ -41,6 +41,7 @@ fn p11_what_was_used_stays_used_under_any_other_shape() {
                 last = Some(single.ask(cost, now));
                 twin.ask(cost, now);
             }
+            now = later(now, old.rate.unwrap().period().scaled(idle, 100));
             let used = used(&twin, &new, now);
             let capacity = new.capacity().unwrap();
             single.change(new);
@@ -163,6 +164,15 @@ fn a_window_that_began_at_its_first_charge_keeps_its_beginning() {
 }
 
 #[test]
+fn what_lapsed_under_the_old_window_stays_lapsed_under_a_longer_one() {
+    let mut single = Single::new(log(10, secs(1)));
+    single.ask(3, at(0));
+    single.ask(2, at(millis(900)));
+    single.change(log(10, secs(3_600)));
+    assert_eq!(single.ask(0, at(millis(1_500))).remaining, 8, "three lapsed at a second, whether or not anyone looked");
+}
+
+#[test]
 fn a_change_of_basis_alone_changes_no_exact_state() {
     let mut single = Single::new(bucket(3, secs(7), 10));
     let before = single.ask(4, at(0));
@@ -171,6 +181,15 @@ fn a_change_of_basis_alone_changes_no_exact_state() {
     assert_eq!(single.ask(0, at(0)), LegAt::from(before));
     single.undo(&charge, at(0));
     assert_eq!(single.peek(0, at(0)).remaining, 10, "and charges are still found");
+}
+
+#[test]
+fn an_aligned_window_keeps_what_was_used_even_where_cluster_time_is_unknown() {
+    let mut single = Single::new(window(10, secs(60), Align::Epoch));
+    single.ask(7, at(secs(5)));
+    single.change(bucket(10, secs(60), 10));
+    let blind = Now::at(limits::Moment::from_nanos(secs(200)));
+    assert_eq!(single.ask(0, blind).remaining, 3, "nobody can tell that the window is over");
 }
 
 /// A decision as a peek at the same instant would give it.

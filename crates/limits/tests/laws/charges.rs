@@ -351,6 +351,12 @@ fn a_debt_pushes_a_key_above_its_capacity_and_no_further_than_twice() {
         assert!(single.force(u64::MAX, at(0)));
         let reset = single.peek(0, at(0)).reset_after;
         assert!(reset <= Span::from_secs(2), "{shape:?} is locked for {reset}");
+        let units = match single.table.export(&single.shapes, at(0)).next().unwrap().hi {
+            Used::Bucket { level } => (level / 100_000_000) as u64,
+            Used::Log { groups } => groups.iter().map(|(_, units)| units).sum(),
+            Used::Window { units, .. } | Used::AlignedWindow { units, .. } => units,
+        };
+        assert_eq!(units, 20, "{shape:?}");
         let limits::Wait::After(wait) = single.ask(10, at(0)).wait else { panic!("refused") };
         assert!(single.ask(10, at(wait.as_nanos())).allowed);
     }
