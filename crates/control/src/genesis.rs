@@ -5,6 +5,7 @@ use std::fmt;
 use std::hash::Hasher as _;
 
 use limits::{FingerprintKey, Span};
+use ownership::lease::{FAILOVER, Terms, TermsError};
 use ring::{PartitionCount, RoutingSeed};
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
@@ -13,10 +14,6 @@ pub const NAME_MAX: usize = 253;
 
 /// The most founders that a list may name. Longer lists are refused.
 pub const FOUNDERS_MAX: usize = 32;
-
-/// How long the log is without a leader after one is lost, as measured: twice the longest election timeout (300 ms)
-/// plus one heartbeat (50 ms). A lease must outlive it.
-pub const FAILOVER: Span = Span::from_millis(650);
 
 /// A cluster's uuid: random, made once when it is founded.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -95,23 +92,26 @@ pub struct LeaseTerms {
 }
 
 impl Default for LeaseTerms {
-    /// 3 s, 0.5 s, 1 %, 250 ms.
     fn default() -> LeaseTerms {
-        LeaseTerms {
-            ttl: Span::from_secs(3),
-            renew: Span::from_millis(500),
-            rho_per_mille: 10,
-            d_max: Span::from_millis(250),
-        }
+        LeaseTerms::from(Terms::DEFAULT)
+    }
+}
+
+impl From<Terms> for LeaseTerms {
+    fn from(terms: Terms) -> LeaseTerms {
+        let (ttl, renew, d_max) = (terms.ttl(), terms.renew(), terms.d_max());
+        LeaseTerms { ttl, renew, rho_per_mille: terms.rho_per_mille(), d_max }
     }
 }
 
 impl LeaseTerms {
-    /// Whether a lease outlives the loss of a leader: `TTL > failover + renew + D_max + 2 rho TTL`.
-    pub fn outlives_a_failover(&self) -> bool {
-        let nanos = |span: Span| u128::from(span.as_nanos()) * 1_000;
-        let drift = u128::from(self.ttl.as_nanos()) * 2 * u128::from(self.rho_per_mille);
-        nanos(self.ttl) > nanos(FAILOVER) + nanos(self.renew) + nanos(self.d_max) + drift
+    /// The terms that leases follow.
+    ///
+    /// # Errors
+    ///
+    /// [`TermsError`]: a lease would not outlive the loss of a leader, or a number is outside its range.
+    pub fn terms(&self) -> Result<Terms, TermsError> {
+        Terms::new(self.ttl, self.renew, self.d_max, self.rho_per_mille)
     }
 }
 
@@ -165,7 +165,7 @@ impl Genesis {
             return Err(GenesisError::Unknown { format: self.format });
         }
         let zero = [self.lease.ttl, self.lease.renew, self.lease.d_max].contains(&Span::ZERO);
-        if zero || !self.lease.outlives_a_failover() { Err(GenesisError::Lease) } else { Ok(()) }
+        if zero || self.lease.terms().is_err() { Err(GenesisError::Lease) } else { Ok(()) }
     }
 }
 
@@ -203,11 +203,11 @@ mod tests {
 
     #[test]
     fn the_default_lease_outlives_a_failover_and_a_short_one_does_not() {
-        assert!(LeaseTerms::default().outlives_a_failover());
+        assert!(LeaseTerms::default().terms().is_ok());
         // 0.65 + 0.5 + 0.25 = 1.4 s, and 2 % of the ttl: the least ttl is just above 1.4 / 0.98 s.
         let with_ttl = |nanos| LeaseTerms { ttl: Span::from_nanos(nanos), ..LeaseTerms::default() };
-        assert!(!with_ttl(1_428_571_428).outlives_a_failover());
-        assert!(with_ttl(1_428_571_429).outlives_a_failover());
+        assert!(with_ttl(1_428_571_428).terms().is_err());
+        assert!(with_ttl(1_428_571_430).terms().is_ok(), "rounded up: what is waited is never cut");
     }
 
     #[test]

@@ -18,9 +18,7 @@ pub use command::{
     Addresses, AppointedBy, Command, Expected, LimitDigest, NodeSpec, PolicyProposal, Run, VersionRange,
 };
 pub use event::Event;
-pub use genesis::{
-    ClusterId, FAILOVER, FOUNDERS_MAX, FoundersDigest, Genesis, GenesisError, HashIds, LeaseTerms, NAME_MAX,
-};
+pub use genesis::{ClusterId, FOUNDERS_MAX, FoundersDigest, Genesis, GenesisError, HashIds, LeaseTerms, NAME_MAX};
 pub use map::{Appointment, Assignment, Map};
 pub use policies::{
     DOCUMENT_MAX, DOCUMENTS_MAX, DOMAINS_MAX, DomainPolicies, HISTORY_MAX, LIMITS_MAX, LimitEntry, Policies,

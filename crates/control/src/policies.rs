@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use limits::LimitId;
+use limits::{LIMIT_ID_MAX, LimitId};
 
 use crate::command::{Expected, LimitDigest, PolicyProposal};
 use crate::genesis::NAME_MAX;
@@ -170,7 +170,7 @@ impl Policies {
             let entry = match domain.same_as_before(limit) {
                 Some(entry) => entry,
                 None => {
-                    last = last.checked_add(1).ok_or(Refusal::LimitIdsExhausted)?;
+                    last = last.checked_add(1).filter(|id| *id <= LIMIT_ID_MAX).ok_or(Refusal::LimitIdsExhausted)?;
                     LimitEntry { id: LimitId(last), digest: limit.digest, allotted_at: index }
                 }
             };

@@ -185,11 +185,26 @@ impl Decision {
     }
 }
 
-/// The decisions of a batch, in order, with the policies they were made under.
+/// The decisions of a batch, in order.
 #[derive(Debug)]
 pub struct Checked {
-    /// Names of limits and domains, header dialects.
+    /// Names of limits and domains, header dialects, as the batch was matched.
     pub policies: Arc<Policies>,
     /// One result for each question.
-    pub decisions: Vec<Result<Decision, NotPut>>,
+    pub decisions: Vec<Concluded>,
+}
+
+/// A decision, and the policies it was made under where those are not the batch's: a newer revision bound meanwhile.
+pub type Concluded = (Result<Decision, NotPut>, Option<Arc<Policies>>);
+
+impl Checked {
+    /// What came of the question at `index`, with the policies that know its names.
+    ///
+    /// # Panics
+    ///
+    /// If there was no such question.
+    pub fn decision(&self, index: usize) -> (Result<&Decision, &NotPut>, &Policies) {
+        let (decision, rematched) = &self.decisions[index];
+        (decision.as_ref(), rematched.as_ref().unwrap_or(&self.policies))
+    }
 }

@@ -43,7 +43,7 @@ impl Desk {
         }
     }
 
-    /// Hands a renewal in and waits for what comes of it: never longer than one confirmation takes to succeed or fail.
+    /// Hands a renewal in and waits for what comes of it: the confirmation under way, if one is, and its own.
     ///
     /// # Errors
     ///
@@ -52,10 +52,11 @@ impl Desk {
         let answer = {
             let mut open = self.open.lock();
             let desk = open.as_mut().ok_or(NotRenewed::NotLeader)?;
-            desk.grantor.handle_renewal(renewal, clock::now())?;
+            let taken = desk.grantor.handle_renewal(renewal, clock::now());
+            desk.settle();
+            taken?;
             let (waiting, answer) = oneshot::channel();
             desk.waiting.insert((renewal.session, renewal.seq), waiting);
-            desk.settle();
             answer
         };
         self.rang.notify_one();

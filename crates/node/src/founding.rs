@@ -107,11 +107,20 @@ impl Founder {
 
     /// A founder's question; resolves when the promise is durable, or refused. `None` when it is not answered: ask again.
     pub async fn promise(&self, request: PromiseRequest) -> Option<PromiseReply> {
+        // A promise is given only by a node that holds neither uuid nor log: one that has the log of a cluster, and has not
+        // yet written down to which it belongs, waits until it has.
+        let has_log = !self.journal.is_blank().await.ok()?;
+        if has_log && self.uuid().is_none() {
+            return None;
+        }
+        let key = (request.from.name.clone(), request.nonce);
         let (waiting, reply) = oneshot::channel();
-        self.waiting.lock().insert((request.from.name.clone(), request.nonce), waiting);
+        self.waiting.lock().insert(key.clone(), waiting);
         self.machine.lock().handle_request(request);
         self.woken.notify_one();
-        tokio::time::timeout(WORD_WITHIN, reply).await.ok()?.ok()
+        let reply = tokio::time::timeout(WORD_WITHIN, reply).await;
+        self.waiting.lock().remove(&key);
+        reply.ok()?.ok()
     }
 
     /// Writes down what must be durable before anything that rests on it is said.
@@ -165,8 +174,8 @@ enum Heard {
 }
 
 impl Meeting {
-    /// Says hello, founds or joins, and ends once this node's state has the genesis of its cluster. A node that has
-    /// entered goes on answering hellos and questions.
+    /// Says hello, founds or joins, until this node's state has the genesis of its cluster. From then on it only answers
+    /// hellos and questions, for as long as the node runs.
     pub async fn run(self) {
         let (heard, mut words) = mpsc::channel(HEARD_MAX);
         let mut addresses = BTreeMap::new();
@@ -176,19 +185,20 @@ impl Meeting {
         loop {
             self.carry_out(&heard, &addresses).await;
             self.follow_uuid();
+            // The machine may refuse: a node that has not yet written down to which cluster it belongs has not entered,
+            // even if that cluster's log has reached it already.
+            if !entered && let Some(cluster) = genesis.borrow_and_update().as_ref().map(|genesis| genesis.cluster) {
+                let mut machine = self.founder.machine.lock();
+                machine.handle_entered(cluster);
+                entered = machine.accepts(cluster);
+            }
             let timeout = self.founder.machine.lock().poll_timeout();
             let wait = timeout.map_or(HELLO_EVERY, |at| at.since(clock::now()).into());
             tokio::select! {
                 biased;
                 () = self.founder.woken.notified() => {}
                 Some(word) = words.recv() => self.take(word, &mut addresses),
-                Ok(()) = genesis.changed(), if !entered => {
-                    let founded = genesis.borrow_and_update().as_ref().map(|genesis| genesis.cluster);
-                    if let Some(cluster) = founded {
-                        self.founder.machine.lock().handle_entered(cluster);
-                        entered = true;
-                    }
-                }
+                Ok(()) = genesis.changed(), if !entered => {}
                 _ = hello.tick(), if !entered => self.greet(&heard),
                 () = tokio::time::sleep(wait), if !entered => self.founder.machine.lock().handle_timeout(clock::now()),
             }

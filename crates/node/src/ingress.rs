@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
-use limits::{FingerprintKey, Span};
+use limits::{FingerprintKey, Moment, Span};
 use ownership::Emergency;
 use ownership::ingress::{Asking, Delivery, Outcome, Patience, Step, WhyFailed};
 use ownership::{Answer, Check, Epoch, Owner as Appointed, Route, Unknown};
@@ -20,8 +20,8 @@ use ring::{NodeId, PartitionCount, RoutingSeed};
 use wire::forward::Forwarded;
 
 use crate::clock;
-use crate::decision::{Checked, Decision, NotPut, Question, Source};
-use crate::ingress::plan::{Group, Made, Plan};
+use crate::decision::{Checked, Concluded, Decision, NotPut, Question, Source};
+use crate::ingress::plan::{Asks, Group, Made, Plan};
 use crate::owner::{Owner, Reading};
 use crate::peer::{Links, Unreachable};
 use crate::views::{Policies, Views};
@@ -69,8 +69,9 @@ pub(crate) struct Settled {
 }
 
 /// Everything that is decided here in one go, partition by partition; the buffers serve them all.
-struct Turn<'t> {
-    policies: &'t Policies,
+struct Turn {
+    /// No later than any reading of the clock that a decision rests on, so that a pause anywhere in between shows.
+    sent: Moment,
     d_max: Span,
     reading: Reading,
     checks: Vec<Check>,
@@ -113,6 +114,11 @@ impl Ingress {
         *self.emergency.lock() = Some(Emergency::new(self.owner.now()));
     }
 
+    /// The session ended: without one, emergency limits answer as closed.
+    pub fn end_emergency(&self) {
+        *self.emergency.lock() = None;
+    }
+
     /// Tells among how many sessions emergency shares are divided.
     pub fn set_n_max(&self, n_max: u32) {
         if let Some(emergency) = self.emergency.lock().as_mut() {
@@ -129,25 +135,27 @@ impl Ingress {
     pub async fn check(&self, questions: &[Question<'_>]) -> Checked {
         let policies = self.views.policies.load_full();
         let mut plans: Vec<_> = questions.iter().map(|question| self.plan(&policies, question)).collect();
-        self.decide_here(&mut plans, &policies);
+        self.decide_here(&mut plans);
         let mut decisions: Vec<_> = plans.iter().map(|plan| self.conclude_if_settled(plan, &policies)).collect();
         let open = decisions.iter_mut().zip(&mut plans).zip(questions).filter(|((decision, _), _)| decision.is_none());
         let asked = open.map(async |((decision, plan), question)| {
-            *decision = Some(self.ask_until_settled(plan, question, &policies).await);
+            let (decided, under) = self.ask_until_settled(plan, question, &policies).await;
+            let rematched = (!Arc::ptr_eq(&under, &policies)).then_some(under);
+            *decision = Some((decided, rematched));
         });
         join_all(asked).await;
         Checked { decisions: decisions.into_iter().flatten().collect(), policies }
     }
 
-    fn conclude_if_settled(&self, plan: &Plan, policies: &Policies) -> Option<Result<Decision, NotPut>> {
+    fn conclude_if_settled(&self, plan: &Plan, policies: &Policies) -> Option<Concluded> {
         match plan {
-            Plan::Settled(decision) => Some(decision.clone()),
-            Plan::Asks(asks) => asks.is_settled().then(|| self.conclude(asks, policies)),
+            Plan::Settled(decision) => Some((decision.clone(), None)),
+            Plan::Asks(asks) => asks.is_settled().then(|| (self.conclude(asks, policies), None)),
         }
     }
 
     /// Decides every group whose owner is this node. All groups of one partition enter its gate together.
-    fn decide_here(&self, plans: &mut [Plan], policies: &Policies) {
+    fn decide_here(&self, plans: &mut [Plan]) {
         let Some(keys) = self.keys.get() else { return };
         let routes = self.views.routes.load();
         let mut here: Vec<&mut Group> = plans
@@ -156,40 +164,64 @@ impl Ingress {
             .filter(|group| routes.owner_of(group.partition).is_some_and(|owner| owner.session.node == self.me))
             .collect();
         here.sort_by_key(|group| group.partition);
-        let mut turn =
-            Turn { policies, d_max: keys.d_max, reading: Reading::new(), checks: Vec::new(), answers: Vec::new() };
+        let mut turn = Turn {
+            sent: clock::now(),
+            d_max: keys.d_max,
+            reading: Reading::new(),
+            checks: Vec::new(),
+            answers: Vec::new(),
+        };
         for groups in here.chunk_by_mut(|one, other| one.partition == other.partition) {
             let route = routes.route_of(groups[0].partition);
             turn.decide(&self.owner, groups, route);
         }
     }
 
-    /// Asks for what is open until everything is settled; matches anew when an owner knows a newer policy.
+    /// Asks for what is open until everything is settled; matches anew when an owner knows a newer policy. Returns the
+    /// decision with the policies it was made under.
     async fn ask_until_settled(
         &self,
         plan: &mut Plan,
         question: &Question<'_>,
         policies: &Arc<Policies>,
-    ) -> Result<Decision, NotPut> {
+    ) -> (Result<Decision, NotPut>, Arc<Policies>) {
         let mut matched = Arc::clone(policies);
         let started = clock::now();
-        for _ in 0..REMATCHES_MAX {
+        for rematches in 0..=REMATCHES_MAX {
             let Plan::Asks(asks) = plan else { break };
             let driven = asks.groups.iter_mut().map(|group| self.drive(group, &matched));
             let differs = join_all(driven).await.into_iter().any(|differs| differs);
             let newest = self.views.policies.load_full();
             let spent = clock::now().since(started);
-            if !differs || Arc::ptr_eq(&newest, &matched) || spent >= question.budget {
+            let enough = rematches == REMATCHES_MAX || spent >= question.budget;
+            if !differs || enough || Arc::ptr_eq(&newest, &matched) {
                 break;
             }
             // Owners that decided already repeat their answer, since the id stays the same.
             let again = Question { budget: question.budget.saturating_sub(spent), ..question.clone() };
-            *plan = self.plan_again(&newest, &again, asks);
+            let mut next = self.plan_again(&newest, &again, asks);
+            self.cancel_what_is_not_asked_again(asks, &mut next);
+            *plan = next;
             matched = newest;
         }
-        match plan {
+        let decision = match plan {
             Plan::Settled(decision) => decision.clone(),
             Plan::Asks(asks) => self.conclude(asks, &matched),
+        };
+        (decision, matched)
+    }
+
+    /// Takes back what owners charged under the old match, but for questions that the new one repeats word for word.
+    fn cancel_what_is_not_asked_again(&self, asks: &Asks, next: &mut Plan) {
+        let repeated = |group: &Group, next: &mut Plan| {
+            next.groups().any(|again| again.partition == group.partition && again.check.legs == group.check.legs)
+        };
+        for group in &asks.groups {
+            let Some(settled) = group.settled.as_ref().filter(|settled| settled.may_have_spent) else { continue };
+            if let Some(owner) = settled.owner.filter(|_| !repeated(group, next)) {
+                self.cancelled.fetch_add(1, Ordering::Relaxed);
+                self.tell(owner, Forwarded::Cancel(group.partition, group.check.id));
+            }
         }
     }
 
@@ -205,9 +237,11 @@ impl Ingress {
             },
             |asking| *asking,
         );
-        let mut under = Under { group, asking, revision: 0, answered_by: None, differs: false };
-        self.refresh(&mut under);
+        // Subscribed before the route is read again: what is published in between is not missed.
         let mut changes = self.views.changes();
+        let differs = group.differs;
+        let mut under = Under { group, asking, revision: 0, answered_by: None, differs };
+        self.refresh(&mut under);
         let mut on_their_way = FuturesUnordered::new();
         loop {
             while let Some(step) = under.asking.poll_step() {
@@ -234,6 +268,8 @@ impl Ingress {
             tokio::select! {
                 biased;
                 Some((attempt, owner, answer)) = on_their_way.next(), if !on_their_way.is_empty() => {
+                    // An answer of an epoch that is known to be over counts no more.
+                    self.refresh(&mut under);
                     let answer = answer.unwrap_or(Err(Unreachable::StreamBroken));
                     match answer {
                         Ok(reply) => under.heard(attempt, owner, reply.epoch, reply.revision, reply.answer),
@@ -264,10 +300,7 @@ impl Ingress {
         let mut answers = Vec::with_capacity(1);
         let check = std::slice::from_ref(&under.group.check);
         let witness = self.owner.decide(under.group.partition, check, &mut Reading::new(), &mut answers);
-        let revision = match under.group.check.legs.first() {
-            Some(leg) => self.views.policies.load().revision_of(leg.limit),
-            None => 0,
-        };
+        let revision = under.group.check.legs.first().map_or(0, |leg| witness.policies.revision_of(leg.limit));
         for answer in answers {
             under.heard(attempt, owner, witness.epoch, revision, answer);
         }
@@ -291,19 +324,19 @@ impl Ingress {
     }
 }
 
-impl Turn<'_> {
+impl Turn {
     /// Decides these groups of one partition. A question that its answer does not settle is left under way.
     fn decide(&mut self, here: &Owner, groups: &mut [&mut Group], route: Route) {
         self.checks.clear();
         self.checks.extend(groups.iter().map(|group| group.check.clone()));
-        let sent = clock::now();
         let witness = here.decide(groups[0].partition, &self.checks, &mut self.reading, &mut self.answers);
         // A thread that was stopped in between acts on nothing that is older than anybody else would act on.
         let answered = clock::now();
         for (group, answer) in groups.iter_mut().zip(self.answers.drain(..)) {
             let patience = Patience { budget: group.budget, d_max: self.d_max };
-            let mut asking = Asking::new(group.check.id, group.check.attempt, patience, route, sent);
+            let mut asking = Asking::new(group.check.id, group.check.attempt, patience, route, self.sent);
             let Some(Step::Send { attempt, owner, .. }) = asking.poll_step() else { continue };
+            group.differs = answer == Answer::Unknown(Unknown::Policy);
             asking.handle_answer(attempt, witness.epoch, answer, answered);
             let Some(Step::Done(outcome)) = asking.poll_step() else {
                 group.asking = Some(Box::new(asking));
@@ -315,7 +348,7 @@ impl Turn<'_> {
                 owner: Some(owner),
                 epoch: Some(witness.epoch),
                 source: Source::Owner,
-                revision: group.check.legs.first().map_or(0, |leg| self.policies.revision_of(leg.limit)),
+                revision: group.check.legs.first().map_or(0, |leg| witness.policies.revision_of(leg.limit)),
             });
         }
     }

@@ -1,5 +1,5 @@
-//! What the leader does while it leads, as four concurrent duties: it grants leases, places partitions, keeps the voters
-//! those that live, and lets nodes join. What is legal is for the log to say; everything here only proposes.
+//! What the leader does while it leads, as three concurrent duties: it grants leases, places partitions, and keeps the
+//! voters those that live. What is legal is for the log to say; everything here only proposes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -115,12 +115,7 @@ impl Leader {
             key_encoding: Genesis::KEY_ENCODING,
             routing_seed: RoutingSeed(rand::random()),
             fingerprint_key: FingerprintKey(rand::random()),
-            lease: LeaseTerms {
-                ttl: terms.ttl(),
-                renew: terms.renew(),
-                rho_per_mille: terms.rho_per_mille(),
-                d_max: terms.d_max(),
-            },
+            lease: LeaseTerms::from(*terms),
         }
     }
 
@@ -167,10 +162,14 @@ impl Leader {
         let plan = |cluster: &Cluster| {
             let live: Vec<_> = sessions.iter().copied().filter(|session| cluster.sessions.lives(*session)).collect();
             let takeovers = cluster.plan_takeovers(&live);
-            Command::Expire { sessions: live, takeovers }
+            (!live.is_empty()).then_some(Command::Expire { sessions: live, takeovers })
         };
-        if let Some(command) = self.replica.read_cluster(plan) {
-            self.propose(&command).await;
+        // What was refused was planned from a picture that had changed meanwhile: another session had ended, say.
+        while let Some(command) = self.replica.read_cluster(plan).flatten() {
+            if self.propose(&command).await {
+                return;
+            }
+            tokio::time::sleep(AGAIN_AFTER).await;
         }
     }
 
@@ -220,8 +219,9 @@ impl Leader {
         let mut changes = self.views.changes();
         loop {
             let members = self.raft.watch().borrow().members.clone();
-            let live = self.replica.read_cluster(live_members).unwrap_or_default();
-            let failed = match change_of(&members, &live) {
+            let (live, ended) =
+                self.replica.read_cluster(|cluster| (live_members(cluster), ended(cluster))).unwrap_or_default();
+            let failed = match change_of(&members, &live, &ended) {
                 Some(Change::Voters(voters)) => self.raft.change_voters(voters).await.err(),
                 Some(Change::Remove(gone)) => self.raft.remove(gone).await.err(),
                 None => {
@@ -259,7 +259,7 @@ impl Leader {
 
 /// The lease terms of a genesis, which were validated before it was applied.
 pub(crate) fn terms_of(lease: &LeaseTerms) -> Terms {
-    Terms::new(lease.ttl, lease.renew, lease.d_max, lease.rho_per_mille).unwrap_or(Terms::DEFAULT)
+    lease.terms().unwrap_or(Terms::DEFAULT)
 }
 
 /// The members that have a live session, with the names they live under, in the order in which they opened it.
@@ -267,6 +267,11 @@ fn live_members(cluster: &Cluster) -> Vec<(NodeId, String)> {
     let mut live: Vec<_> = cluster.sessions.live.iter().collect();
     live.sort_by_key(|(_, session)| session.opened_at);
     live.into_iter().map(|(session, live)| (session.node, live.node.name.clone())).collect()
+}
+
+/// The nodes that lived once; some may live again.
+fn ended(cluster: &Cluster) -> BTreeSet<NodeId> {
+    cluster.sessions.ended.iter().map(|ended| ended.session.node).collect()
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -285,7 +290,7 @@ const fn voters_for(nodes: usize) -> usize {
 }
 
 /// What should change about the members, if anything: first who votes, then whom the log need not be sent to any more.
-fn change_of(members: &Members, live: &[(NodeId, String)]) -> Option<Change> {
+fn change_of(members: &Members, live: &[(NodeId, String)], ended: &BTreeSet<NodeId>) -> Option<Change> {
     if members.changing {
         return None;
     }
@@ -299,10 +304,12 @@ fn change_of(members: &Members, live: &[(NodeId, String)]) -> Option<Change> {
     if voters != members.voters && voters.len() == count {
         return Some(Change::Voters(voters));
     }
-    members.peers.values().find(|peer| is_replaced(peer, members, live)).map(|peer| Change::Remove(peer.id))
+    let mut peers = members.peers.values();
+    peers.find(|peer| ended.contains(&peer.id) && is_replaced(peer, members, live)).map(|peer| Change::Remove(peer.id))
 }
 
-/// A node whose name lives on under another identity has lost its disk: it never comes back as what it was.
+/// A node whose session has ended and whose name lives on under another identity has lost its disk: it never comes back as
+/// what it was. (One that is only about to open its first session has no name in the log yet.)
 fn is_replaced(peer: &Peer, members: &Members, live: &[(NodeId, String)]) -> bool {
     !members.voters.contains(&peer.id)
         && live.iter().any(|(id, name)| *name == peer.name && *id != peer.id)
@@ -338,27 +345,41 @@ mod tests {
         Some(Change::Voters(numbers.iter().map(|number| id(*number)).collect()))
     }
 
+    fn none() -> BTreeSet<NodeId> {
+        BTreeSet::new()
+    }
+
     const THREE: &[(u64, &str)] = &[(1, "n1"), (2, "n2"), (3, "n3")];
 
     #[test]
     fn three_live_members_all_vote() {
-        assert_eq!(change_of(&members(&[1], THREE), &live(THREE)), voters(&[1, 2, 3]));
-        assert_eq!(change_of(&members(&[1], THREE), &live(&THREE[..2])), None, "two are no better than one");
-        assert_eq!(change_of(&members(&[1, 2, 3], THREE), &live(THREE)), None);
+        assert_eq!(change_of(&members(&[1], THREE), &live(THREE), &none()), voters(&[1, 2, 3]));
+        assert_eq!(change_of(&members(&[1], THREE), &live(&THREE[..2]), &none()), None, "two are no better than one");
+        assert_eq!(change_of(&members(&[1, 2, 3], THREE), &live(THREE), &none()), None);
     }
 
     #[test]
     fn a_dead_voter_stays_until_somebody_can_replace_it() {
-        assert_eq!(change_of(&members(&[1, 2, 3], THREE), &live(&[(1, "n1"), (3, "n3")])), None);
+        assert_eq!(change_of(&members(&[1, 2, 3], THREE), &live(&[(1, "n1"), (3, "n3")]), &none()), None);
         let back = [(1, "n1"), (2, "n2"), (3, "n3"), (4, "n2")];
         let living = live(&[(1, "n1"), (3, "n3"), (4, "n2")]);
-        assert_eq!(change_of(&members(&[1, 2, 3], &back), &living), voters(&[1, 3, 4]));
-        assert_eq!(change_of(&members(&[1, 3, 4], &back), &living), Some(Change::Remove(id(2))), "its name lives on");
+        assert_eq!(change_of(&members(&[1, 2, 3], &back), &living, &BTreeSet::from([id(2)])), voters(&[1, 3, 4]));
+        assert_eq!(
+            change_of(&members(&[1, 3, 4], &back), &living, &BTreeSet::from([id(2)])),
+            Some(Change::Remove(id(2))),
+            "its name lives on"
+        );
+    }
+
+    #[test]
+    fn a_node_that_returns_before_its_old_session_expired_is_kept() {
+        let back = [(1, "n1"), (2, "n2"), (3, "n3"), (4, "n2")];
+        assert_eq!(change_of(&members(&[1, 2, 3], &back), &live(THREE), &none()), None);
     }
 
     #[test]
     fn a_member_that_is_merely_away_is_kept() {
         let four = [(1, "n1"), (2, "n2"), (3, "n3"), (4, "n4")];
-        assert_eq!(change_of(&members(&[1, 2, 3], &four), &live(THREE)), None);
+        assert_eq!(change_of(&members(&[1, 2, 3], &four), &live(THREE), &BTreeSet::from([id(4)])), None);
     }
 }

@@ -23,6 +23,9 @@ use crate::views::{Policies, Views};
 /// The versions of the cluster's rules that this program follows.
 pub const VERSIONS: VersionRange = VersionRange { oldest: 1, newest: 1 };
 
+/// The shortest time in which anything can be asked; a caller that grants less is taken to grant this.
+pub const BUDGET_MIN: Span = Span::from_millis(1);
+
 /// A running node.
 pub struct Node {
     me: NodeId,
@@ -153,9 +156,9 @@ impl Node {
         self.ingress.check(questions).await
     }
 
-    /// How long a caller waits: what it asked for, up to this node's maximum, or the default.
+    /// How long a caller waits: what it asked for, at least [`BUDGET_MIN`] and up to this node's maximum, or the default.
     pub fn budget(&self, asked: Option<Span>) -> Span {
-        asked.unwrap_or(self.bounds.deadline_default).min(self.bounds.deadline_max)
+        asked.unwrap_or(self.bounds.deadline_default).clamp(BUDGET_MIN, self.bounds.deadline_max)
     }
 
     /// How long a caller should wait before it asks again, when no owner could answer: until the longest takeover is over.
@@ -239,7 +242,8 @@ impl Node {
         &self.proposer
     }
 
-    /// Stops in an orderly way: everything that the node does on its own account ends, and its files are closed.
+    /// Stops in an orderly way: everything that the node does on its own account ends, and its files are closed. The links
+    /// to other nodes end when the node is dropped.
     pub async fn stop(&self) {
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
         tasks.shutdown().await;

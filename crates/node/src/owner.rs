@@ -13,7 +13,7 @@ use parking_lot::{Mutex, MutexGuard};
 use ring::{PartitionCount, PartitionId};
 
 use crate::clock;
-use crate::views::Views;
+use crate::views::{Policies, Views};
 
 /// Checks decided on one reading of the clock; the next one reads it again.
 pub const CHECKS_PER_READING: usize = 256;
@@ -33,14 +33,16 @@ pub struct Owner {
 }
 
 /// What proves a batch of answers: under which epoch, and at which reading of the clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Witness {
     /// The epoch of the partition.
     pub epoch: Epoch,
     /// The session that decides there, if this node owns it.
     pub session: Option<SessionId>,
-    /// The clock reading that the decisions rest on.
+    /// The last clock reading that a decision rests on.
     pub clock: Moment,
+    /// The policies it was decided with.
+    pub policies: Arc<Policies>,
 }
 
 /// One reading of the clock for many checks. It is read again when it has served [`CHECKS_PER_READING`] checks, and
@@ -83,14 +85,17 @@ impl Owner {
     ) -> Witness {
         let Some((mut gate, waited)) = self.enter(partition) else {
             out.extend(checks.iter().map(|_| Answer::NotOwner { epoch: Epoch(0), hint: None }));
-            return Witness { epoch: Epoch(0), session: None, clock: clock::now() };
+            let policies = self.views.policies.load_full();
+            return Witness { epoch: Epoch(0), session: None, clock: clock::now(), policies };
         };
-        let now = self.read(reading, waited, checks.len());
         // Loaded under the gate: the table may hold shapes that an older book does not know, and the lease may have
         // ended while this thread waited.
-        let policies = self.views.policies.load();
-        gate.decide_batch(checks, &policies.catalogue, now, &self.lease.load(), out);
-        Witness { epoch: gate.epoch(), session: gate.session(), clock: gate.last().moment }
+        let policies = self.views.policies.load_full();
+        for checks in checks.chunks(CHECKS_PER_READING) {
+            let now = self.read(reading, waited, checks.len());
+            gate.decide_batch(checks, &policies.catalogue, now, &self.lease.load(), out);
+        }
+        Witness { epoch: gate.epoch(), session: gate.session(), clock: gate.last().moment, policies }
     }
 
     /// Takes back what the check `id` charged in this partition.

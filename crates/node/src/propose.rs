@@ -3,12 +3,14 @@
 use std::time::Duration;
 
 use control::{Applied, Command, Refusal};
+use parking_lot::Mutex;
 use tonic::transport::Channel;
 use wire::peer::control_client::ControlClient;
 use wire::peer::propose_reply::Reply as Proposed;
 use wire::peer::{ProposeReply, ProposeRequest};
 
 use crate::raft::{Dial, Peer, ProposeError, RaftNode};
+use crate::transport::DialError;
 
 /// How long one proposal at a leader may take, its transport included.
 pub const PROPOSE_WITHIN: Duration = Duration::from_secs(6);
@@ -37,12 +39,14 @@ pub enum NotProposed {
 pub struct Proposer {
     raft: RaftNode,
     dial: Dial,
+    /// The channel to the leader that was asked last: renewals come twice a second, and a connection takes a handshake.
+    last: Mutex<Option<(Peer, Channel)>>,
 }
 
 impl Proposer {
     /// A proposer that knows the leader from `raft` and reaches it by `dial`.
     pub fn new(raft: RaftNode, dial: Dial) -> Proposer {
-        Proposer { raft, dial }
+        Proposer { raft, dial, last: Mutex::new(None) }
     }
 
     /// Who leads, as far as this node knows.
@@ -50,9 +54,15 @@ impl Proposer {
         self.raft.watch().borrow().leader_peer().cloned()
     }
 
-    /// A lazy channel to a peer.
+    /// A lazy channel to a peer; the same one for as long as the same peer is asked.
     pub fn channel_to(&self, peer: &Peer) -> Option<Channel> {
-        (self.dial)(peer).ok()
+        let mut last = self.last.lock();
+        if let Some((_, channel)) = last.as_ref().filter(|(known, _)| known == peer) {
+            return Some(channel.clone());
+        }
+        let channel = (self.dial)(peer).ok()?;
+        *last = Some((peer.clone(), channel.clone()));
+        Some(channel)
     }
 
     /// Proposes a command at the leader, once; returns what it did when it is applied there.
@@ -70,6 +80,8 @@ impl Proposer {
         let mut client = ControlClient::new(channel);
         match tokio::time::timeout(PROPOSE_WITHIN, client.propose(request)).await {
             Ok(Ok(reply)) => proposed_there(reply.into_inner()),
+            // Nobody was reached, so nothing was proposed.
+            Ok(Err(status)) if DialError::behind(&status).is_some() => Err(NotProposed::NoLeader),
             Ok(Err(status)) => Err(NotProposed::Undecided(status.message().to_owned())),
             Err(_) => Err(NotProposed::Undecided("timed out".to_owned())),
         }

@@ -126,7 +126,11 @@ impl Life {
                 () = tokio::time::sleep(timeout.since(clock::now()).into()) => holder.handle_timeout(clock::now()),
             }
         }
-        holder.handle_session_dead()
+        let next = holder.handle_session_dead();
+        // Whoever lived by the session's lease does not any more.
+        self.owner.set_lease(holder.bound());
+        self.ingress.end_emergency();
+        next
     }
 
     fn handle_ack(&self, holder: &mut Holder, ack: &Ack) {

@@ -103,15 +103,13 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Counters for these limits; those that stand already are kept.
+    /// Counters for exactly these limits; those that stand already go on.
     pub fn with_limits(&self, ids: impl IntoIterator<Item = LimitId>) -> Tally {
-        let mut limits = self.limits.clone();
+        let mut limits: Vec<Option<Arc<LimitTally>>> = Vec::new();
         for id in ids {
             let index = id.0 as usize;
-            if limits.len() <= index {
-                limits.resize(index + 1, None);
-            }
-            limits[index].get_or_insert_with(Arc::default);
+            limits.resize(limits.len().max(index + 1), None);
+            limits[index] = Some(self.limits.get(index).cloned().flatten().unwrap_or_default());
         }
         Tally { limits }
     }

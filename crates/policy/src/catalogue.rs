@@ -12,9 +12,6 @@ use limits::{Book, BookEntry, Budgets, DomainId, LimitId, Shapes};
 use crate::document::Document;
 use crate::domain::{Domain, Listed};
 
-/// The largest limit id that a catalogue takes, so that a table by id stays small: 4 million.
-pub const LIMIT_ID_MAX: u32 = 1 << 22;
-
 /// The compiled policies of all domains. Cheap to share in an [`Arc`]; nothing in it changes but the counts of keys.
 #[derive(Clone, Debug)]
 pub struct Catalogue {
@@ -39,7 +36,7 @@ pub enum CatalogueError {
         /// The limit.
         limit: String,
     },
-    /// An id that is zero, above [`LIMIT_ID_MAX`], or that another limit has.
+    /// An id that is zero, above [`limits::LIMIT_ID_MAX`], or that another limit has.
     #[error("limit `{limit}` of domain `{domain}` cannot have the id {id}")]
     LimitIdUnusable {
         /// The domain.
@@ -164,7 +161,7 @@ fn listed(domain: &str, limit: &str, ids: &dyn Fn(&str) -> Option<(LimitId, u64)
     let Some((id, allotted_at)) = ids(limit) else {
         return Err(CatalogueError::NoLimitId { domain: domain.to_owned(), limit: limit.to_owned() });
     };
-    if id.0 == 0 || id.0 > LIMIT_ID_MAX {
+    if id.0 == 0 || id.0 > limits::LIMIT_ID_MAX {
         return Err(unusable(domain, limit, id));
     }
     Ok(Listed { id, allotted_at })

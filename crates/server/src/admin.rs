@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use axum::extract::rejection::QueryRejection;
 use axum::extract::{Path, Query, State};
 use axum::response::Response;
 use control::{Expected, Refusal};
@@ -40,11 +41,11 @@ pub async fn policy(State(front): State<Front>, Path(domain): Path<String>) -> R
 pub async fn put_policy(
     State(front): State<Front>,
     Path(domain): Path<String>,
-    Query(query): Query<HashMap<String, String>>,
+    query: Result<Query<HashMap<String, String>>, QueryRejection>,
     headers: HeaderMap,
     body: ReadBody,
 ) -> Response {
-    match apply(&front, &domain, &query, &headers, body).await {
+    match apply(&front, &domain, query, &headers, body).await {
         Ok(applied) => json_response(StatusCode::OK, JSON, &applied_body(&domain, &applied)),
         Err(Failure::Rejected(rejection)) => rejected(&rejection),
         Err(Failure::Invalid(errors)) => invalid_policy(&errors),
@@ -65,10 +66,11 @@ impl From<Rejection> for Failure {
 async fn apply(
     front: &Front,
     domain: &str,
-    query: &HashMap<String, String>,
+    query: Result<Query<HashMap<String, String>>, QueryRejection>,
     headers: &HeaderMap,
     body: ReadBody,
 ) -> Result<AppliedPolicy, Failure> {
+    let Query(query) = query.map_err(|error| Rejection::of_field(Code::OutOfRange, "query", error.body_text()))?;
     for name in query.keys() {
         if name != "reason" && name != "author" {
             return Err(Rejection::of_field(Code::UnknownField, name.as_str(), "expected reason or author").into());

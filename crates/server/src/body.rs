@@ -3,7 +3,7 @@
 
 use http::{HeaderMap, StatusCode};
 use limits::{Span, Wait, WallTime};
-use node::{Checked, Decision, LegAnswer, Node, Policies, Reason};
+use node::{Decision, LegAnswer, Node, Policies, Reason};
 use policy::Domain;
 use serde::Serialize;
 
@@ -138,12 +138,11 @@ impl<'a> Told<'a> {
     /// The decision with its names; `None` when the policies do not have the domain, in which case there is no decision either.
     pub fn new(
         decision: &'a Decision,
-        checked: &'a Checked,
+        policies: &'a Policies,
         domain: &str,
         own_id: Option<&'a str>,
         node: &'a Node,
     ) -> Option<Told<'a>> {
-        let policies = &*checked.policies;
         Some(Told { decision, policies, domain: policies.catalogue.domain(domain)?, own_id, node })
     }
 

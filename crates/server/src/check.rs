@@ -69,12 +69,9 @@ async fn answer_check(node: &Node, headers: &HeaderMap, body: ReadBody) -> Resul
     let asked = check_from_body(&read_body(body)?)?;
     let question = question_of(&asked, "", node)?;
     let checked = node.check(&[question]).await;
-    let decision = match checked.decisions.first() {
-        Some(Ok(decision)) => decision,
-        Some(Err(not_put)) => return Err(not_put_rejection(not_put, &asked, "")),
-        None => return Err(Rejection::new(Code::UnknownDomain, "no policy for this domain")),
-    };
-    let told = Told::new(decision, &checked, &asked.domain, asked.id.as_deref(), node)
+    let (decision, policies) = checked.decision(0);
+    let decision = decision.map_err(|not_put| not_put_rejection(not_put, &asked, ""))?;
+    let told = Told::new(decision, policies, &asked.domain, asked.id.as_deref(), node)
         .ok_or_else(|| not_put_rejection(&NotPut::UnknownDomain, &asked, ""))?;
     Ok(told_response(&told, node))
 }
@@ -133,8 +130,9 @@ async fn answer_batch(node: &Node, headers: &HeaderMap, body: ReadBody) -> Resul
 }
 
 fn item_body<'a>(checked: &'a Checked, at: usize, asked: &'a AskedCheck, index: usize, node: &'a Node) -> ItemBody<'a> {
-    match &checked.decisions[at] {
-        Ok(decision) => match Told::new(decision, checked, &asked.domain, asked.id.as_deref(), node) {
+    let (decision, policies) = checked.decision(at);
+    match decision {
+        Ok(decision) => match Told::new(decision, policies, &asked.domain, asked.id.as_deref(), node) {
             Some(told) => ItemBody::Decision(Box::new(told.body())),
             None => error_body(&not_put_rejection(&NotPut::UnknownDomain, asked, &place(index))),
         },

@@ -36,7 +36,8 @@ pub enum Code {
     PolicyInvalid,
     /// The policy has another revision than `If-Match` said. Somebody else was quicker: look, then decide again.
     RevisionConflict,
-    /// No leader could take the change in time. Nothing is known to have changed; try again.
+    /// No leader could take the change in time, or what became of it is not known: the detail says which. Look at the
+    /// current revision, then try again.
     NoLeader,
     /// The caller may not do this from where it is. Use the admin listener's own host.
     Forbidden,

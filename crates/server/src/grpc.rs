@@ -42,7 +42,7 @@ impl RateLimiter for Grpc {
             Some(ResultKind::Error(error)) => Err(status_of(&error)),
             None => Err(Status::internal("no result for a check")),
         };
-        timer.stop(result.as_ref().map_or(400, |_| 200));
+        timer.stop(result.as_ref().map_or_else(status_of_error, |decision| status_of_decision(decision.get_ref())));
         result
     }
 
@@ -52,7 +52,7 @@ impl RateLimiter for Grpc {
     ) -> Result<Response<proto::CheckBatchResponse>, Status> {
         let timer = self.front.meter.start(Api::GrpcBatch);
         let result = self.decide_batch(request.into_inner()).await;
-        timer.stop(result.as_ref().map_or(400, |_| 200));
+        timer.stop(result.as_ref().map_or_else(status_of_error, |_| 200));
         result.map(Response::new)
     }
 
@@ -71,7 +71,7 @@ impl RateLimiter for Grpc {
                     Ok(batch) => service.decide_batch(batch).await,
                     Err(status) => Err(status),
                 };
-                timer.stop(answer.as_ref().map_or(400, |_| 200));
+                timer.stop(answer.as_ref().map_or_else(status_of_error, |_| 200));
                 answer
             }
         });
@@ -112,11 +112,15 @@ impl Grpc {
         }
         let checked = node.check(&questions).await;
         let results = places.into_iter().zip(&items).enumerate().map(|(index, (at, item))| match (at, item) {
-            (Ok(at), Ok(check)) => match &checked.decisions[at] {
-                Ok(decision) => Told::new(decision, &checked, &check.asked.domain, check.asked.id.as_deref(), node)
-                    .map_or_else(|| error_result(&unknown_domain()), |told| decision_result(told.body())),
-                Err(not_put) => error_result(&not_put_rejection(not_put, &check.asked, &place(index))),
-            },
+            (Ok(at), Ok(check)) => {
+                let (decision, policies) = checked.decision(at);
+                let asked = &check.asked;
+                match decision.map(|decision| Told::new(decision, policies, &asked.domain, asked.id.as_deref(), node)) {
+                    Ok(Some(told)) => decision_result(told.body()),
+                    Ok(None) => error_result(&unknown_domain()),
+                    Err(not_put) => error_result(&not_put_rejection(not_put, asked, &place(index))),
+                }
+            }
             (Err(rejection), _) => error_result(&rejection),
             (Ok(_), Err(rejection)) => error_result(rejection),
         });
@@ -154,6 +158,10 @@ fn check_from_proto(check: proto::CheckRequest, place: &str) -> Result<GrpcCheck
         return Err(Rejection::of_field(Code::OutOfRange, field("deadline_ms"), detail));
     }
     let binary = binary_id(&check.binary_id, check.attempt, place)?;
+    if binary.is_some() && !check.id.is_empty() {
+        let detail = "expected either id or binary_id: they would name two questions";
+        return Err(Rejection::of_field(Code::OutOfRange, field("binary_id"), detail));
+    }
     Ok(GrpcCheck {
         asked: AskedCheck {
             domain: if check.domain.is_empty() { DOMAIN_DEFAULT.to_owned() } else { check.domain },
@@ -226,6 +234,20 @@ fn decision_result(body: DecisionBody<'_>) -> proto::CheckResult {
         replayed: body.replayed,
     };
     proto::CheckResult { result: Some(ResultKind::Decision(decision)) }
+}
+
+/// The status that a decision has over HTTP, for the counters.
+fn status_of_decision(decision: &proto::Decision) -> u16 {
+    match (decision.allowed, decision.reason.as_str()) {
+        (true, _) => 200,
+        (false, "unavailable" | "recovering") => 503,
+        (false, _) => 429,
+    }
+}
+
+/// The status that a refused call has over HTTP, for the counters.
+fn status_of_error(status: &Status) -> u16 {
+    if status.code() == tonic::Code::NotFound { 404 } else { 400 }
 }
 
 fn status_of(error: &proto::CheckError) -> Status {

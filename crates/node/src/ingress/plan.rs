@@ -64,6 +64,8 @@ pub(crate) struct Group {
     pub(crate) budget: Span,
     /// The question under way, where the first answer did not settle it; boxed, since it hardly ever is.
     pub(crate) asking: Option<Box<Asking>>,
+    /// Its owner did not know a limit: the policies there and here differ.
+    pub(crate) differs: bool,
     pub(crate) settled: Option<Settled>,
 }
 
@@ -124,7 +126,7 @@ impl Asks {
             None => {
                 let Name { id, attempt, indexed, question } = name;
                 let check = Check { id, attempt, indexed, question, legs: SmallVec::new() };
-                self.groups.push(Group { partition, check, budget, asking: None, settled: None });
+                self.groups.push(Group { partition, check, budget, asking: None, differs: false, settled: None });
                 self.groups.len() - 1
             }
         };

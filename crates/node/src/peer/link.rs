@@ -29,7 +29,8 @@ pub const OPEN_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long after a failed attempt to open a stream further checks fail at once, so that a dead peer costs nothing.
 pub const OPEN_PAUSE: Duration = Duration::from_millis(100);
 
-/// Why a peer gave no answer. Whether the check was charged is unknown, except for `QueueFull`: it never left.
+/// Why a peer gave no answer. Whether the check was charged is unknown after `StreamBroken`; in all other cases it never
+/// left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreachable {
     /// Too much waits for this peer already.

@@ -17,7 +17,6 @@ use wire::peer::peer_server::Peer;
 use crate::desk::Desk;
 use crate::owner::{Owner, Reading};
 use crate::replica::Followers;
-use crate::views::Views;
 
 /// Items in one batch at most; a peer that sends more does not keep to the protocol.
 pub const ITEMS_MAX: usize = 4_096;
@@ -27,8 +26,6 @@ pub const ITEMS_MAX: usize = 4_096;
 pub struct PeerService {
     /// Decides.
     pub owner: Arc<Owner>,
-    /// Where policies' revisions are looked up.
-    pub views: Arc<Views>,
     /// Where renewals wait, on a leader.
     pub desk: Arc<Desk>,
 }
@@ -55,8 +52,8 @@ impl Peer for PeerService {
 impl PeerService {
     /// The service of a node with these parts.
     pub fn of(parts: &Followers) -> PeerService {
-        let Followers { views, owner, desk, .. } = parts.clone();
-        PeerService { owner, views, desk }
+        let Followers { owner, desk, .. } = parts.clone();
+        PeerService { owner, desk }
     }
 
     fn decide(&self, batch: proto::ForwardBatch) -> Result<proto::ForwardReplies, Status> {
@@ -104,13 +101,12 @@ impl Waiting {
     fn decide(&mut self, service: &PeerService) {
         let mut reading = Reading::new();
         let mut answers = Vec::new();
-        let policies = service.views.policies.load();
         for (partition, (places, checks)) in std::mem::take(&mut self.partitions) {
             answers.clear();
             let witness = service.owner.decide(partition, &checks, &mut reading, &mut answers);
             for ((place, check), answer) in places.into_iter().zip(&checks).zip(answers.drain(..)) {
                 let revision = match (&answer, check.legs.first()) {
-                    (Answer::Decided(_), Some(leg)) => policies.revision_of(leg.limit),
+                    (Answer::Decided(_), Some(leg)) => witness.policies.revision_of(leg.limit),
                     _ => 0,
                 };
                 self.replies[place] = Some(Reply {

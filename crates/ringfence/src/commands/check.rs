@@ -40,11 +40,17 @@ fn body_of(check: &Check) -> Value {
 fn text_of(decision: &Value, allowed: bool) -> String {
     let word = if allowed { "allowed" } else { "denied" };
     let mut text = match decision.get("limits").and_then(Value::as_array) {
-        Some(legs) if !legs.is_empty() => legs.iter().map(|leg| format!("{word}  {}\n", leg_text(leg))).collect(),
+        Some(legs) if !legs.is_empty() => {
+            legs.iter().map(|leg| format!("{}  {}\n", leg_word(leg), leg_text(leg))).collect()
+        }
         Some(_) | None => format!("{word}  {}\n", shown(decision, "reason")),
     };
     text.push_str(&format!("revision {}, id {}\n", shown(decision, "revision"), shown(decision, "id")));
     text
+}
+
+fn leg_word(leg: &Value) -> &'static str {
+    if leg.get("allowed").and_then(Value::as_bool).unwrap_or(false) { "allowed" } else { "denied" }
 }
 
 fn leg_text(leg: &Value) -> String {
@@ -72,7 +78,7 @@ mod tests {
     fn a_denial_says_which_limit_and_how_long() {
         let decision = json!({
             "revision": 3, "id": "x", "reason": "limit",
-            "limits": [{"limit": "per-client", "reason": "limit", "capacity": 20, "remaining": 0,
+            "limits": [{"limit": "per-client", "allowed": false, "reason": "limit", "capacity": 20, "remaining": 0,
                         "retry_after_ms": 100, "source": "owner", "owner": "n2", "epoch": 7}]
         });
         assert_eq!(

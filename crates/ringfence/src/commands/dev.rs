@@ -35,14 +35,18 @@ const PORTS_APART: u16 = 10;
 /// How often a port that is free for both TCP and UDP is looked for.
 const PEER_PORT_TRIES: u32 = 16;
 
+/// How long a killed node's threads may take to let go of its ports.
+const DEATH_WITHIN: Duration = Duration::from_secs(1);
+
 /// Nodes that the banner names.
 const NODES_SHOWN: usize = 3;
 
 /// Runs the cluster until it is interrupted.
 pub fn run(dev: &Dev) -> anyhow::Result<Exit> {
     start_logging();
-    let Some(policies) = policies_of(dev)? else { return Ok(Exit::BadConfig) };
-    let mut cluster = Cluster::new(dev, policies)?;
+    let policies = policies_of(dev).map_err(|error| error.context(Exit::BadConfig))?;
+    let Some(policies) = policies else { return Ok(Exit::BadConfig) };
+    let mut cluster = Cluster::new(dev, policies).map_err(|error| error.context(Exit::BadConfig))?;
     // Every port is taken before any node starts: a port that is in use costs nothing but a message.
     let names = cluster.founders.clone();
     let sockets: anyhow::Result<Vec<_>> = names.into_iter().map(|name| Ok((cluster.bind(&name)?, name))).collect();
@@ -212,7 +216,7 @@ impl Cluster {
         let sockets = Sockets { api: bound.api, admin: bound.admin };
         let node = runtime.block_on(async {
             let node = Node::start(config).await?;
-            tokio::spawn(server::serve(node.clone(), sockets));
+            tokio::spawn(serve(node.clone(), sockets));
             Ok::<_, StartError>(node)
         })?;
         self.running.insert(name.to_owned(), Running { runtime, node });
@@ -311,7 +315,7 @@ Type status, kill n2, start n2, or stop.
         match self.running.remove(name) {
             // Everything the node was doing stops where it is; nothing is sealed, released or said.
             Some(running) => {
-                running.runtime.shutdown_background();
+                running.runtime.shutdown_timeout(DEATH_WITHIN);
                 println!("{name} is dead; `start {name}` brings it back as another node");
             }
             None => println!("{name} is not running"),
@@ -327,6 +331,12 @@ Type status, kill n2, start n2, or stop.
             Ok(()) => println!("{name} is starting; it lives again once its old session has expired"),
             Err(error) => println!("{error:#}"),
         }
+    }
+}
+
+async fn serve(node: Arc<Node>, sockets: Sockets) {
+    if let Err(error) = server::serve(node, sockets).await {
+        tracing::error!(%error, "a front door is closed");
     }
 }
 
