@@ -14,6 +14,7 @@ mod lens;
 mod log;
 mod mended;
 pub mod rate;
+mod segment;
 pub mod shapes;
 mod state;
 mod store;

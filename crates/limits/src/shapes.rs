@@ -10,11 +10,6 @@ use crate::terms::{Counted, Terms};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ShapeId(pub(crate) u32);
 
-impl ShapeId {
-    /// No shape has this id.
-    pub(crate) const NONE: ShapeId = ShapeId(u32::MAX);
-}
-
 /// An append-only interner: equal shapes have equal ids, and an id means one shape for as long as the process lives.
 ///
 /// A clone continues the history of its original; intern into the newest clone only, or one id comes to mean two shapes.
@@ -34,10 +29,9 @@ impl Shapes {
     ///
     /// # Panics
     ///
-    /// After 2^32 - 1 different shapes.
+    /// After 2^32 different shapes.
     pub fn intern(&mut self, shape: Shape) -> ShapeId {
-        let next = u32::try_from(self.known.len()).ok().filter(|id| *id != ShapeId::NONE.0);
-        let next = ShapeId(next.expect("fewer than 2^32 shapes in the life of a process"));
+        let next = ShapeId(u32::try_from(self.known.len()).expect("fewer than 2^32 shapes in the life of a process"));
         *self.ids.entry(shape).or_insert_with(|| {
             self.known.push((shape, Terms::of(&shape)));
             next

@@ -16,9 +16,10 @@ use crate::key::Fingerprint;
 use crate::leg::{Decided, Leg, Undecided, WhyUndecided};
 use crate::lens::Lens;
 use crate::rate::{Basis, DomainId};
+use crate::segment::Entry;
 use crate::shapes::{ShapeId, Shapes};
 use crate::state::State;
-use crate::store::{Entry, Slot, Store};
+use crate::store::Store;
 use crate::terms::Terms;
 use crate::time::{Moment, Now, WallTime};
 
@@ -32,7 +33,7 @@ pub struct Table {
     last: Moment,
     /// Charges and refunds so far.
     seq: u64,
-    /// Sweeping not paid for yet, in quarters of a bucket.
+    /// Sweeping not paid for yet, in quarters of a place.
     pub(crate) owed: u32,
     /// The last mark given.
     pub(crate) mark: Mark,
@@ -50,18 +51,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) now: Now,
 }
 
-/// Where a leg's charge goes, if the check is allowed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
-    /// Into an entry that is there.
-    Held(Slot),
-    /// Into an entry that is yet to be made.
-    New,
-    /// There is nothing to charge.
-    Nowhere,
-}
-
-pub(crate) type Places = SmallVec<[Place; 4]>;
+/// Which legs are charged if the check is allowed.
+pub(crate) type Charged = SmallVec<[bool; 8]>;
 
 impl Table {
     /// An empty table. Allocates nothing.
@@ -118,10 +109,9 @@ impl Table {
         if !counted.can_tell(lens.now) {
             return Err(Undecided { leg: 0, why: WhyUndecided::NoClusterTime });
         }
-        let found = self.store.find(&leg.key).map(|slot| self.store.get(slot).state.clone());
-        let state = found.map(|state| {
-            let from = shapes.counted(state.shape());
-            convert::converted(state, from, leg.shape, &lens, self.mark)
+        let state = self.store.find(&leg.key).map(|entry| {
+            let from = shapes.counted(entry.state.shape());
+            convert::converted(entry.state.clone(), from, leg.shape, &lens, self.mark)
         });
         let (asked, stands) = (weigh(&lens, state.as_ref(), leg, leg.cost), weigh(&lens, state.as_ref(), leg, 0));
         Ok(LegDecision { allowed: asked.allowed, wait: asked.wait, ..stands })
@@ -131,9 +121,8 @@ impl Table {
     /// charge not been made. Once per charge.
     pub fn undo(&mut self, charge: &Charge, shapes: &Shapes, now: Now) {
         let now = self.advance(now);
-        let Some(slot) = self.store.find(&charge.key) else { return };
+        let Some(Entry { state, .. }) = self.store.find_mut(&charge.key) else { return };
         self.seq += 1;
-        let state = &mut self.store.get_mut(slot).state;
         let counted = shapes.counted(state.shape());
         let lens = Lens { counted, basis: shapes.get(state.shape()).basis, key: &charge.key, now };
         state.undo(&lens, charge, self.seq);
@@ -148,12 +137,11 @@ impl Table {
         if leg.cost == 0 || !counted.can_tell(rules.now) {
             return false;
         }
-        let lens = Lens { counted, basis: shapes.get(leg.shape).basis, key: &leg.key, now: rules.now };
-        match self.find(&lens, leg.shape, rules) {
-            Some(slot) => drop(self.charge(slot, leg, &lens)),
-            None if self.take_room(&[*leg], leg, rules) => drop(self.charge_new(leg, &lens)),
-            None => return false,
+        let lens = rules.lens(leg, counted);
+        if self.find(&lens, leg.shape, rules).is_none() && !self.take_room(&[*leg], leg, rules) {
+            return false;
         }
+        self.charge(leg, &lens);
         true
     }
 
@@ -161,7 +149,7 @@ impl Table {
     /// look-ups wait for memory side by side, and the decisions then find what they need in the cache.
     #[inline]
     pub fn holds(&self, key: &Fingerprint) -> bool {
-        self.store.touch(key)
+        self.store.find(key).is_some()
     }
 
     /// Keys that have an entry.
@@ -200,116 +188,88 @@ impl Table {
     }
 
     fn decide_legs(&mut self, legs: &[Leg], rules: Rules<'_>, out: &mut Decided) -> Result<bool, Undecided> {
-        let mut places = Places::new();
+        let mut charged = Charged::new();
         let mut allowed = true;
         for (index, leg) in legs.iter().enumerate() {
             let untold = |why| Undecided { leg: index, why };
-            let (decision, place) = self.weigh_leg(leg, cost_before(legs, index), rules).map_err(untold)?;
+            let (decision, costs) = self.weigh_leg(leg, cost_before(legs, index), rules).map_err(untold)?;
             allowed &= decision.allowed || leg.shadow;
             out.legs.push(decision);
-            places.push(place);
+            charged.push(costs);
         }
         if allowed {
-            self.make_room(legs, &mut places, rules)?;
-            self.charge_legs(legs, &places, rules, &mut out.charges);
+            self.make_room(legs, &mut charged, rules)?;
+            self.charge_legs(legs, &charged, rules, &mut out.charges);
         } else {
-            self.answer_uncharged(legs, &places, rules, &mut out.legs);
+            self.answer_uncharged(legs, &charged, rules, &mut out.legs);
         }
         Ok(allowed)
     }
 
-    /// What one leg says on top of what earlier legs spend of the same key, and where its charge would go.
-    #[inline]
-    fn weigh_leg(&mut self, leg: &Leg, before: u64, rules: Rules<'_>) -> Result<(LegDecision, Place), WhyUndecided> {
+    /// What one leg says on top of what earlier legs spend of the same key, and whether it is to be charged for it.
+    fn weigh_leg(&mut self, leg: &Leg, before: u64, rules: Rules<'_>) -> Result<(LegDecision, bool), WhyUndecided> {
         let counted = match rules.shapes.terms(leg.shape) {
-            Terms::Unlimited => return Ok((LegDecision::UNLIMITED, Place::Nowhere)),
-            Terms::Zero => return Ok((LegDecision::ZERO, Place::Nowhere)),
+            Terms::Unlimited => return Ok((LegDecision::UNLIMITED, false)),
+            Terms::Zero => return Ok((LegDecision::ZERO, false)),
             Terms::Counted(counted) => counted,
         };
         let lens = rules.lens(leg, counted);
         if !counted.can_tell(rules.now) {
-            let untold = (lens.read_fresh().weigh(0), Place::Nowhere);
+            let untold = (lens.read_fresh().weigh(0), false);
             return if leg.shadow { Ok(untold) } else { Err(WhyUndecided::NoClusterTime) };
         }
-        let slot = self.find(&lens, leg.shape, rules);
-        let state = slot.map(|slot| &self.store.get(slot).state);
-        let decision = weigh(&lens, state, leg, leg.cost.saturating_add(before));
-        let place =
-            if leg.cost > 0 && decision.allowed { slot.map_or(Place::New, Place::Held) } else { Place::Nowhere };
-        Ok((decision, place))
+        let decision = weigh(&lens, self.find(&lens, leg.shape, rules), leg, leg.cost.saturating_add(before));
+        Ok((decision, leg.cost > 0 && decision.allowed))
     }
 
-    /// Finds a key's entry and readies it to be read through `lens`.
-    #[inline]
-    fn find(&mut self, lens: &Lens<'_>, shape: ShapeId, rules: Rules<'_>) -> Option<Slot> {
-        let slot = self.store.find(lens.key)?;
-        let state = &mut self.store.get_mut(slot).state;
+    /// Finds a key's state and readies it to be read through `lens`.
+    fn find(&mut self, lens: &Lens<'_>, shape: ShapeId, rules: Rules<'_>) -> Option<&State> {
+        let Entry { state, .. } = self.store.find_mut(lens.key)?;
         if state.shape() == shape {
             state.refresh(lens);
         } else {
-            self.convert(slot, lens, shape, rules);
+            let (from, shapes) = (state.shape(), rules.shapes);
+            rules.budgets.transfer(shapes.get(from).domain, shapes.get(shape).domain);
+            self.mark = self.mark.next();
+            *state = convert::converted(state.clone(), shapes.counted(from), shape, lens, self.mark);
         }
-        Some(slot)
+        Some(state)
     }
 
-    #[cold]
-    fn convert(&mut self, slot: Slot, lens: &Lens<'_>, shape: ShapeId, rules: Rules<'_>) {
-        self.mark = self.mark.next();
-        let state = &mut self.store.get_mut(slot).state;
-        let from = state.shape();
-        rules.budgets.transfer(rules.shapes.get(from).domain, rules.shapes.get(shape).domain);
-        *state = convert::converted(state.clone(), rules.shapes.counted(from), shape, lens, self.mark);
-    }
-
-    /// Charges all legs that have a place: first the entries that are there, since making one may move the others.
-    fn charge_legs(&mut self, legs: &[Leg], places: &Places, rules: Rules<'_>, charges: &mut SmallVec<[Charge; 2]>) {
-        for (leg, place) in legs.iter().zip(places) {
-            if let (Place::Held(slot), Terms::Counted(counted)) = (*place, rules.shapes.terms(leg.shape)) {
-                charges.push(self.charge(slot, leg, &rules.lens(leg, counted)));
-            }
-        }
-        for (leg, place) in legs.iter().zip(places) {
-            if let (Place::New, Terms::Counted(counted)) = (*place, rules.shapes.terms(leg.shape)) {
-                charges.push(self.charge_new(leg, &rules.lens(leg, counted)));
+    fn charge_legs(&mut self, legs: &[Leg], charged: &Charged, rules: Rules<'_>, charges: &mut SmallVec<[Charge; 2]>) {
+        for (leg, charged) in legs.iter().zip(charged) {
+            if let (true, Terms::Counted(counted)) = (*charged, rules.shapes.terms(leg.shape)) {
+                charges.push(self.charge(leg, &rules.lens(leg, counted)));
             }
         }
     }
 
-    /// Charges an entry that is there.
-    fn charge(&mut self, slot: Slot, leg: &Leg, lens: &Lens<'_>) -> Charge {
-        charge(&mut self.store.get_mut(slot).state, leg, lens, (&mut self.seq, &mut self.mark))
-    }
-
-    /// Makes the entry of a key that has room, unless an earlier leg just did, and charges it.
-    fn charge_new(&mut self, leg: &Leg, lens: &Lens<'_>) -> Charge {
-        if let Some(slot) = self.store.find(&leg.key) {
-            return self.charge(slot, leg, lens);
+    /// Charges a key, whose entry is made if there is none; the key then has room.
+    fn charge(&mut self, leg: &Leg, lens: &Lens<'_>) -> Charge {
+        if let Some(Entry { state, .. }) = self.store.find_mut(&leg.key) {
+            return charge(state, leg, lens, (&mut self.seq, &mut self.mark));
         }
         self.mark = self.mark.next();
-        self.seq += 1;
         self.owe_for_new_key();
         let mut state = absent(lens, leg, self.mark);
-        let trace = state.charge(lens, leg.cost, self.mark);
+        let charge = charge(&mut state, leg, lens, (&mut self.seq, &mut self.mark));
         self.store.insert(Entry { key: leg.key, state });
-        Charge { key: leg.key, trace, cost: leg.cost, seq: self.seq, shape: leg.shape, mark: self.mark }
+        charge
     }
 
-    /// After a denial, the legs that would have admitted tell what stands, for nothing was charged.
+    /// After a denial, the legs that would have been charged tell what stands without.
     fn answer_uncharged(
         &self,
         legs: &[Leg],
-        places: &Places,
+        charged: &Charged,
         rules: Rules<'_>,
         decisions: &mut SmallVec<[LegDecision; 2]>,
     ) {
-        for ((leg, place), decision) in legs.iter().zip(places).zip(decisions) {
-            let Terms::Counted(counted) = rules.shapes.terms(leg.shape) else { continue };
-            let state = match *place {
-                Place::Nowhere => continue,
-                Place::New => None,
-                Place::Held(slot) => Some(&self.store.get(slot).state),
-            };
-            *decision = weigh(&rules.lens(leg, counted), state, leg, 0);
+        for ((leg, charged), decision) in legs.iter().zip(charged).zip(decisions) {
+            if let (true, Terms::Counted(counted)) = (*charged, rules.shapes.terms(leg.shape)) {
+                let state = self.store.find(&leg.key).map(|entry| &entry.state);
+                *decision = weigh(&rules.lens(leg, counted), state, leg, 0);
+            }
         }
     }
 

@@ -3,7 +3,7 @@
 //! old debt to push out.
 //!
 //! Sweeping is spread over decisions: each owes a little, each new key owes more, and what is owed is paid in small lots.
-//! No call looks at more than a few hundred buckets.
+//! No call looks at more than a few hundred places.
 
 use smallvec::SmallVec;
 
@@ -13,34 +13,35 @@ use crate::key::Fingerprint;
 use crate::leg::{Leg, Undecided, WhyUndecided};
 use crate::lens::Lens;
 use crate::rate::{Basis, DomainId};
+use crate::segment::Entry;
 use crate::shapes::{ShapeId, Shapes};
 use crate::state::State;
-use crate::store::{Entry, Store};
-use crate::table::{Place, Places, Rules, Table};
+use crate::store::Store;
+use crate::table::{Charged, Rules, Table};
 use crate::time::Now;
 
-/// Sweeping is paid for in lots of this many buckets, so that neighbours share cache lines.
-pub const SWEEP_BUCKETS: usize = 16;
+/// Sweeping is paid for in lots of this many places, so that neighbours share cache lines.
+pub const SWEEP_PLACES: usize = 16;
 
-/// What looking at one bucket costs; decisions and new keys owe, in the same coin.
-const BUCKET_PRICE: u32 = 4;
+/// What looking at one place costs; decisions and new keys owe, in the same coin.
+const PLACE_PRICE: u32 = 4;
 
-/// What a decision owes: a quarter of a bucket. It makes nothing to sweep; it only keeps a table clean whose keys are
+/// What a decision owes: a quarter of a place. It makes nothing to sweep; it only keeps a table clean whose keys are
 /// all known.
 const OWED_PER_DECISION: u32 = 1;
 
-/// What a new key owes: eight buckets, so that lapsed entries never fill more than about an eighth of a table.
-const OWED_PER_KEY: u32 = 8 * BUCKET_PRICE;
+/// What a new key owes: eight places, so that lapsed entries never fill more than about an eighth of a table.
+const OWED_PER_KEY: u32 = 8 * PLACE_PRICE;
 
-/// Buckets searched for lapsed entries when a domain has no room for another key.
-pub const FULL_SWEEP_BUCKETS: usize = 256;
+/// Places searched for lapsed entries when a domain has no room for another key.
+pub const FULL_SWEEP_PLACES: usize = 256;
 
 impl Table {
-    /// Looks at the next `steps` buckets, and removes the entries that read as absent ones. Answers how many went. For
+    /// Looks at the next `steps` places, and removes the entries that read as absent ones. Answers how many went. For
     /// whoever has time between decisions: a table that nobody asks is otherwise never swept.
     pub fn sweep(&mut self, shapes: &Shapes, budgets: &Budgets, now: Now, steps: usize) -> usize {
         let rules = Rules { shapes, budgets, now: self.advance(now) };
-        let gone = self.sweep_but(&[], rules, steps.min(self.store.buckets()));
+        let gone = self.sweep_but(&[], rules, steps.min(self.store.places()));
         self.store.tidy();
         gone
     }
@@ -56,7 +57,7 @@ impl Table {
     #[inline]
     pub(crate) fn pay_for_sweeping(&mut self, rules: Rules<'_>) {
         self.owed += OWED_PER_DECISION;
-        if self.owed >= SWEEP_BUCKETS as u32 * BUCKET_PRICE {
+        if self.owed >= SWEEP_PLACES as u32 * PLACE_PRICE {
             self.sweep_what_is_owed(rules);
         }
     }
@@ -67,12 +68,12 @@ impl Table {
 
     #[cold]
     fn sweep_what_is_owed(&mut self, rules: Rules<'_>) {
-        let steps = std::mem::take(&mut self.owed) / BUCKET_PRICE;
+        let steps = std::mem::take(&mut self.owed) / PLACE_PRICE;
         self.sweep_but(&[], rules, steps as usize);
         self.store.tidy();
     }
 
-    /// Removes entries that read as absent ones from the next `steps` buckets, but none that `legs` ask about.
+    /// Removes entries that read as absent ones from the next `steps` places, but none that `legs` ask about.
     fn sweep_but(&mut self, legs: &[Leg], rules: Rules<'_>, steps: usize) -> usize {
         self.store.visit(steps, |entry| {
             let shape = entry.state.shape();
@@ -85,18 +86,18 @@ impl Table {
         })
     }
 
-    /// Takes room for all keys that are new, or for none.
-    pub(crate) fn make_room(&mut self, legs: &[Leg], places: &mut Places, rules: Rules<'_>) -> Result<(), Undecided> {
+    /// Takes room for all keys that are to be charged and are new, or for none.
+    pub(crate) fn make_room(&mut self, legs: &[Leg], charged: &mut Charged, rules: Rules<'_>) -> Result<(), Undecided> {
         let mut taken: SmallVec<[DomainId; 4]> = SmallVec::new();
         for (index, leg) in legs.iter().enumerate() {
-            let made_before = (0..index).any(|other| places[other] == Place::New && legs[other].key == leg.key);
-            if places[index] != Place::New || made_before {
+            let made_before = (0..index).any(|other| charged[other] && legs[other].key == leg.key);
+            if !charged[index] || made_before || self.holds(&leg.key) {
                 continue;
             }
             if self.take_room(legs, leg, rules) {
                 taken.push(rules.domain(leg.shape));
             } else if leg.shadow {
-                places[index] = Place::Nowhere;
+                charged[index] = false;
             } else {
                 taken.iter().for_each(|&domain| rules.budgets.give(domain));
                 return Err(Undecided { leg: index, why: WhyUndecided::TableFull });
@@ -112,7 +113,7 @@ impl Table {
         if rules.budgets.take(domain) {
             return true;
         }
-        self.sweep_but(legs, rules, FULL_SWEEP_BUCKETS.min(self.store.buckets()));
+        self.sweep_but(legs, rules, FULL_SWEEP_PLACES.min(self.store.places()));
         rules.budgets.take(domain)
     }
 
@@ -125,18 +126,18 @@ impl Table {
         shapes: &Shapes,
         budgets: &Budgets,
     ) -> bool {
-        let (domain, held) = (shapes.get(shape).domain, self.store.find(lens.key));
-        match held {
-            Some(slot) => budgets.transfer(shapes.get(self.store.get(slot).state.shape()).domain, domain),
-            None if budgets.take(domain) => {}
-            None => return false,
+        let domain = shapes.get(shape).domain;
+        let mark = self.mark.next();
+        let state = State::between(ends, shape, mark, lens);
+        if let Some(entry) = self.store.find_mut(lens.key) {
+            budgets.transfer(shapes.get(entry.state.shape()).domain, domain);
+            entry.state = state;
+        } else if budgets.take(domain) {
+            self.store.insert(Entry { key: *lens.key, state });
+        } else {
+            return false;
         }
-        self.mark = self.mark.next();
-        let state = State::between(ends, shape, self.mark, lens);
-        match held {
-            Some(slot) => self.store.get_mut(slot).state = state,
-            None => self.store.insert(Entry { key: *lens.key, state }),
-        }
+        self.mark = mark;
         true
     }
 

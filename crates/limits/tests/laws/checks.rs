@@ -138,6 +138,30 @@ fn a_check_without_legs_is_allowed() {
 }
 
 #[test]
+fn a_leg_alone_is_decided_as_it_is_among_others() {
+    let decided = Cell::new(0);
+    runner(400)
+        .run(&(any_shape(), prop::collection::vec((0..4u64, 0..300_000_000u64), 1..20)), |(shape, steps)| {
+            let (mut alone, mut among) = (Several::new(), Several::new());
+            let (leg, other) = (alone.leg(1, shape, 1), among.leg(1, shape, 1));
+            let unlimited = among.leg(2, Shape { rate: None, ..shape }, 1);
+            let mut nanos = 0;
+            for (cost, step) in steps {
+                nanos += step;
+                let allowed = alone.ask(&[Leg { cost, ..leg }], at(nanos));
+                prop_assert_eq!(among.ask(&[Leg { cost, ..other }, unlimited], at(nanos)), allowed);
+                prop_assert_eq!(alone.out.legs[0], among.out.legs[0]);
+                prop_assert_eq!(&alone.out.charges, &among.out.charges);
+                decided.set(decided.get() + 1);
+            }
+            prop_assert_eq!(alone.usage(at(nanos)), among.usage(at(nanos)));
+            Ok(())
+        })
+        .unwrap();
+    assert!(decided.get() > 2_000);
+}
+
+#[test]
 fn a_peek_says_what_a_decision_would_and_writes_nothing() {
     let peeked = Cell::new(0);
     runner(300)
