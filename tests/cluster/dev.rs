@@ -128,6 +128,21 @@ impl Dev {
     }
 }
 
+impl Dev {
+    /// A check at a node whose front door may only be about to open: asked until it answers.
+    pub fn check_until_answered(&self, number: usize, client: &str) -> Value {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let body = serde_json::json!({ "attributes": { "client": client } });
+            if let Some(answer) = http::try_post(self.api(number), "/v1/check", &body) {
+                return answer.body;
+            }
+            assert!(Instant::now() < until, "node {number} does not answer");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+}
+
 impl Addresses {
     /// `  n1  api 127.0.0.1:7600  admin 127.0.0.1:7602`
     fn parse(line: &str) -> Option<Addresses> {

@@ -142,6 +142,26 @@ async fn a_node_dies_under_load_and_comes_back() {
     }
 }
 
+#[test]
+fn the_founder_may_die_and_come_back_at_once() {
+    let mut dev = Dev::start();
+    let before = dev.cluster(3);
+    let old_id = node(&before, "n1").unwrap()["id"].clone();
+    dev.kill("n1");
+    dev.revive("n1");
+    let after = dev.wait_until(3, "n1 living again in the same cluster", |cluster| {
+        let n1 = node(cluster, "n1").unwrap();
+        n1["state"] == "live" && n1["id"] != old_id && cluster["partitions"]["vacant"] == 0
+    });
+    assert_eq!(after["uuid"], before["uuid"], "no second cluster");
+    dev.wait_until(1, "the new n1 seeing the same cluster", |cluster| cluster["uuid"] == before["uuid"]);
+    dev.wait_until(3, "three voters again", |cluster| {
+        cluster["nodes"].as_array().unwrap().iter().all(|node| node["role"] == "voter")
+    });
+    let answer = dev.check_until_answered(1, "after-all-that");
+    assert_eq!(answer["allowed"], true, "{answer}");
+}
+
 /// What leases cost the log: nothing. There is no event for something that does not happen, so this waits for as long as
 /// ten renewals of each node take.
 #[test]

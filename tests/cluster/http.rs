@@ -41,6 +41,10 @@ pub fn get(address: &str, path: &str) -> Answer {
     try_get(address, path).unwrap_or_else(|| panic!("{address}{path} cannot be reached"))
 }
 
+pub fn try_post(address: &str, path: &str, body: &Value) -> Option<Answer> {
+    read(agent().post(format!("http://{address}{path}")).content_type("application/json").send(body.to_string()))
+}
+
 pub fn post_text(address: &str, path: &str, content_type: &str, body: &str) -> Answer {
     let request = agent().post(format!("http://{address}{path}")).content_type(content_type);
     read(request.send(body)).unwrap_or_else(|| panic!("{address}{path} cannot be reached"))

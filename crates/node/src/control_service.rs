@@ -62,7 +62,8 @@ impl Control for ControlService {
 impl ControlService {
     async fn add(&self, node: &NodeSpec) -> Result<Joined, Status> {
         let peer = Peer { id: node.id, address: node.addresses.peer.clone(), name: node.name.clone() };
-        match self.raft.add_learner(&peer).await {
+        // Not until it has caught up: its log is shut until it knows that it was added.
+        match self.raft.admit(&peer).await {
             Ok(_) => Ok(Joined::Accepted(proto::Nothing {})),
             Err(MembersError::NotLeader { leader }) => Ok(Joined::NotLeader(hint_of(leader))),
             // Another change is under way, or its outcome is not known: the node asks again.

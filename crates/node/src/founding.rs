@@ -22,7 +22,7 @@ use crate::cluster::ClusterUuid;
 use crate::config::Config;
 use crate::gossip::GossipHandle;
 use crate::node::StartError;
-use crate::raft::{BootstrapError, Journal, Peer, RaftNode};
+use crate::raft::{BootstrapError, Door, Journal, Peer, RaftNode};
 use crate::replica::Replica;
 use crate::transport::{Credentials, Dialler};
 
@@ -107,12 +107,6 @@ impl Founder {
 
     /// A founder's question; resolves when the promise is durable, or refused. `None` when it is not answered: ask again.
     pub async fn promise(&self, request: PromiseRequest) -> Option<PromiseReply> {
-        // A promise is given only by a node that holds neither uuid nor log: one that has the log of a cluster, and has not
-        // yet written down to which it belongs, waits until it has.
-        let has_log = !self.journal.is_blank().await.ok()?;
-        if has_log && self.uuid().is_none() {
-            return None;
-        }
         let key = (request.from.name.clone(), request.nonce);
         let (waiting, reply) = oneshot::channel();
         self.waiting.lock().insert(key.clone(), waiting);
@@ -152,6 +146,8 @@ pub struct Meeting {
     pub founder: Arc<Founder>,
     /// Whose log begins.
     pub raft: RaftNode,
+    /// Opens that log to others, once this node has written down to which cluster it belongs.
+    pub door: Door,
     /// Where genesis shows up.
     pub replica: Arc<Replica>,
     /// How others are reached before they are known.
@@ -184,7 +180,10 @@ impl Meeting {
         let mut hello = tokio::time::interval(HELLO_EVERY);
         loop {
             self.carry_out(&heard, &addresses).await;
-            self.follow_uuid();
+            if self.follow_uuid() && !entered {
+                // Whoever waits for this word waits with a shut log.
+                self.greet(&heard);
+            }
             // The machine may refuse: a node that has not yet written down to which cluster it belongs has not entered,
             // even if that cluster's log has reached it already.
             if !entered && let Some(cluster) = genesis.borrow_and_update().as_ref().map(|genesis| genesis.cluster) {
@@ -266,12 +265,13 @@ impl Meeting {
         }
     }
 
-    /// From when this node belongs to a cluster, everything it says carries the uuid.
-    fn follow_uuid(&self) {
-        if let Some(uuid) = self.founder.uuid() {
-            self.credentials.set_uuid(uuid);
-            self.gossip.set_uuid(uuid);
-        }
+    /// From when this node belongs to a cluster, everything it says carries the uuid, and its log may be written. Returns
+    /// whether that is news.
+    fn follow_uuid(&self) -> bool {
+        let Some(uuid) = self.founder.uuid() else { return false };
+        self.credentials.set_uuid(uuid);
+        self.gossip.set_uuid(uuid);
+        self.door.admit()
     }
 
     fn take(&self, word: Heard, addresses: &mut BTreeMap<String, String>) {

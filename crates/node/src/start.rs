@@ -69,10 +69,10 @@ impl Node {
         tasks.spawn(tell_gossip(events));
         let gossip = Arc::new(gossip);
 
-        let door = Door::new();
+        let door = Door::held();
         let raft_service = door.service();
         let (incoming, _) = transport::listen(tcp(config.peer.tcp)?, Arc::clone(&me.credentials));
-        let raft = raft_of(&me, &replica, door).await?;
+        let raft = raft_of(&me, &replica, door.clone()).await?;
         let connections = incoming.connections();
         let control = ControlService { founder: Arc::clone(&me.founder), raft: raft.clone() };
         tasks.spawn(serve_peers(incoming, raft_service, PeerService::of(&followers), control));
@@ -82,7 +82,7 @@ impl Node {
         let cluster = config.founding.name.clone();
         let bounds = config.bounds;
         let doing =
-            Doing { followers: &followers, replica: &replica, raft: &raft, proposer: &proposer, gossip: &gossip };
+            Doing { followers: &followers, replica: &replica, raft: &raft, door, proposer: &proposer, gossip: &gossip };
         doing.spawn(&mut tasks, me, config.seeds, config.founding);
         Ok(Arc::new(Node::of(Parts {
             name,
@@ -104,6 +104,7 @@ struct Doing<'n> {
     followers: &'n Followers,
     replica: &'n Arc<Replica>,
     raft: &'n RaftNode,
+    door: Door,
     proposer: &'n Arc<Proposer>,
     gossip: &'n Arc<GossipHandle>,
 }
@@ -115,6 +116,7 @@ impl Doing<'_> {
         let meeting = Meeting {
             founder: Arc::clone(&me.founder),
             raft: raft.clone(),
+            door: self.door,
             replica: Arc::clone(&replica),
             dialler: me.dialler,
             credentials: me.credentials,

@@ -197,7 +197,9 @@ pub fn rejected(rejection: &Rejection) -> Response {
 
 /// A JSON response.
 pub fn json_response(status: StatusCode, content_type: &'static str, body: &impl Serialize) -> Response {
-    let bytes = serde_json::to_vec(body).expect("bodies have text keys and no maps that could fail");
+    let mut bytes = serde_json::to_vec(body).expect("bodies have text keys and no maps that could fail");
+    // A line's end costs nothing and keeps a terminal's prompt where it belongs.
+    bytes.push(b'\n');
     let mut response = Response::new(Body::from(bytes));
     *response.status_mut() = status;
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));

@@ -75,7 +75,7 @@ impl Meter {
     /// Durations: the sum in seconds, and the calls per bucket, each with its upper bound in seconds.
     pub fn durations(&self, api: Api) -> (f64, Vec<(f64, u64)>) {
         let counters = &self.apis[api as usize];
-        let bounds = BUCKETS_MICROS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::MAX]);
+        let bounds = BUCKETS_MICROS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
         let buckets = bounds.zip(&counters.buckets).map(|(bound, count)| (bound, count.load(Ordering::Relaxed)));
         (counters.sum_micros.load(Ordering::Relaxed) as f64 / 1e6, buckets.collect())
     }

@@ -65,11 +65,16 @@ impl RaftNode {
     /// (openraft's own blocking variant returns as soon as the lag is below a threshold.) A member that is there already
     /// keeps its address: see [`RaftNode::move_peer`].
     pub async fn add_learner(&self, peer: &Peer) -> Result<u64, MembersError> {
-        let added = self.change(self.inner.raft.add_learner(raft_id(peer.id), peer.address(), false)).await?;
+        let added = self.admit(peer).await?;
         let last = self.inner.raft.metrics().borrow().last_log_index;
         let wanted = last.max(Some(added)).unwrap_or(added);
         self.caught_up(peer.id, wanted).await?;
         Ok(wanted)
+    }
+
+    /// Adds `peer` as a learner; returns once the entry that says so is committed, whatever the learner holds by then.
+    pub async fn admit(&self, peer: &Peer) -> Result<u64, MembersError> {
+        self.change(self.inner.raft.add_learner(raft_id(peer.id), peer.address(), false)).await
     }
 
     /// Makes exactly `voters` vote: through a joint configuration, one majority in each. Whoever voted before and does

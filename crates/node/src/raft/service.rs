@@ -1,6 +1,7 @@
 //! The answering side between nodes. The peer port opens before consensus runs, so the service asks a [`Door`] that is
 //! opened later; until then, and after consensus stopped, callers are told that this node is not available.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -28,12 +29,24 @@ const SILENCE_MAX: Duration = Duration::from_secs(5);
 #[derive(Clone, Default)]
 pub struct Door {
     raft: Arc<OnceLock<Raft>>,
+    held: Arc<AtomicBool>,
 }
 
 impl Door {
     /// A closed door.
     pub fn new() -> Door {
         Door::default()
+    }
+
+    /// A door that stays shut, even when consensus runs, until [`Door::admit`]: for a node that does not belong to a cluster
+    /// yet, whose log nobody may write.
+    pub fn held() -> Door {
+        Door { held: Arc::new(AtomicBool::new(true)), ..Door::default() }
+    }
+
+    /// Lets callers in from now on; returns whether they were kept out until now.
+    pub fn admit(&self) -> bool {
+        self.held.swap(false, Ordering::AcqRel)
     }
 
     /// The tonic service behind this door, to be added to the peer port's router.
@@ -50,6 +63,9 @@ impl Door {
     }
 
     fn raft(&self) -> Result<&Raft, Status> {
+        if self.held.load(Ordering::Acquire) {
+            return Err(Status::unavailable("this node belongs to no cluster yet"));
+        }
         self.raft.get().ok_or_else(|| Status::unavailable("consensus does not run here yet"))
     }
 }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::calls::Calls;
 use crate::cli::{Check, Output, Target};
-use crate::commands::{print_json, shown};
+use crate::commands::{print_json, put, shown};
 use crate::exit::Exit;
 
 /// Asks for one decision and prints it.
@@ -15,7 +15,7 @@ pub fn run(check: &Check, target: &Target, output: Output) -> anyhow::Result<Exi
     };
     match output {
         Output::Json => print_json("decision", &answer.body),
-        Output::Text => print!("{}", text_of(&answer.body, allowed)),
+        Output::Text => put(&text_of(&answer.body, allowed)),
     }
     Ok(if allowed { Exit::Ok } else { Exit::Denied })
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::calls::Calls;
 use crate::cli::{Cluster, Output, Target};
-use crate::commands::{print_json, shown};
+use crate::commands::{print_json, put, shown};
 use crate::exit::Exit;
 
 /// How often `status --wait` looks.
@@ -28,7 +28,7 @@ fn status(calls: &Calls, wait: Option<Duration>, output: Output) -> anyhow::Resu
     };
     match output {
         Output::Json => print_json("cluster", &cluster),
-        Output::Text => print!("{}", status_text(&cluster)),
+        Output::Text => put(&status_text(&cluster)),
     }
     if settled {
         return Ok(Exit::Ok);
@@ -111,7 +111,7 @@ fn map(calls: &Calls, output: Output) -> anyhow::Result<Exit> {
     anyhow::ensure!(answer.is_ok(), "{}", answer.problem());
     match output {
         Output::Json => print_json("map", &answer.body),
-        Output::Text => print!("{}", map_text(&answer.body)),
+        Output::Text => put(&map_text(&answer.body)),
     }
     Ok(Exit::Ok)
 }

@@ -2,7 +2,7 @@
 //! Each node has a runtime of its own, so that killing one is as abrupt as it can be without a second process.
 
 use std::collections::BTreeMap;
-use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::io::{BufRead as _, IsTerminal as _};
 use std::net::{TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -21,6 +21,7 @@ use crate::calls::Calls;
 use crate::cli::Dev;
 use crate::commands::cluster::status_of;
 use crate::commands::policy::read_document;
+use crate::commands::put;
 use crate::exit::Exit;
 
 /// Worker threads per node: enough to answer while something else computes.
@@ -54,8 +55,7 @@ pub fn run(dev: &Dev) -> anyhow::Result<Exit> {
         cluster.start(&name, sockets)?;
     }
     cluster.wait_until_settled(START_TIMEOUT)?;
-    print!("{}", cluster.banner());
-    std::io::stdout().flush()?;
+    put(&cluster.banner());
     cluster.obey(&commands());
     Ok(Exit::Ok)
 }
@@ -287,13 +287,12 @@ Type status, kill n2, start n2, or stop.
                 Command::Status => self.print_status(),
                 Command::Kill(name) => self.kill(&name),
                 Command::Start(name) => self.revive(&name),
-                Command::Help => println!("status, kill NODE, start NODE, stop"),
+                Command::Help => put("status, kill NODE, start NODE, stop\n"),
                 Command::Unknown(line) => {
-                    println!("`{line}` is no command; there are status, kill NODE, start NODE, stop")
+                    put(&format!("`{line}` is no command; there are status, kill NODE, start NODE, stop\n"));
                 }
                 Command::Stop => break,
             }
-            let _ = std::io::stdout().flush();
         }
         for (_, running) in std::mem::take(&mut self.running) {
             running.runtime.shutdown_background();
@@ -302,12 +301,12 @@ Type status, kill n2, start n2, or stop.
 
     fn print_status(&self) {
         let Some(ports) = self.running.keys().next().and_then(|name| self.ports.get(name)) else {
-            println!("no node is running");
+            put("no node is running\n");
             return;
         };
         match status_of(&Calls::to(&address(ports.admin))) {
-            Ok(text) => print!("{text}"),
-            Err(error) => println!("{error:#}"),
+            Ok(text) => put(&text),
+            Err(error) => put(&format!("{error:#}\n")),
         }
     }
 
@@ -316,20 +315,20 @@ Type status, kill n2, start n2, or stop.
             // Everything the node was doing stops where it is; nothing is sealed, released or said.
             Some(running) => {
                 running.runtime.shutdown_timeout(DEATH_WITHIN);
-                println!("{name} is dead; `start {name}` brings it back as another node");
+                put(&format!("{name} is dead; `start {name}` brings it back as another node\n"));
             }
-            None => println!("{name} is not running"),
+            None => put(&format!("{name} is not running\n")),
         }
     }
 
     fn revive(&mut self, name: &str) {
         if self.running.contains_key(name) {
-            println!("{name} is running");
+            put(&format!("{name} is running\n"));
             return;
         }
         match self.bind(name).and_then(|bound| self.start(name, bound)) {
-            Ok(()) => println!("{name} is starting; it lives again once its old session has expired"),
-            Err(error) => println!("{error:#}"),
+            Ok(()) => put(&format!("{name} is starting; it lives again once its old session has expired\n")),
+            Err(error) => put(&format!("{error:#}\n")),
         }
     }
 }

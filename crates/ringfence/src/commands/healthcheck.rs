@@ -2,13 +2,14 @@
 
 use crate::calls::Calls;
 use crate::cli::Target;
+use crate::commands::put;
 use crate::exit::Exit;
 
 /// Asks the node whether it is ready to answer checks.
 pub fn run(target: &Target) -> anyhow::Result<Exit> {
     let answer = Calls::to(&target.admin).get("/readyz")?;
     if answer.is_ok() {
-        println!("ready");
+        put("ready\n");
         return Ok(Exit::Ok);
     }
     eprintln!("ringfence: not ready: {}", answer.problem());

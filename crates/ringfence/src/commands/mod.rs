@@ -6,14 +6,27 @@ pub mod dev;
 pub mod healthcheck;
 pub mod policy;
 
+use std::io::Write as _;
+
 use serde_json::{Value, json};
 
 /// The version of everything that `--output json` prints.
 pub const OUTPUT_VERSION: u32 = 1;
 
+/// Writes data to stdout. A reader that went away (`| head`) has what it wanted: the program ends without a complaint.
+pub fn put(text: &str) {
+    let mut stdout = std::io::stdout().lock();
+    if let Err(error) = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        if error.kind() != std::io::ErrorKind::BrokenPipe {
+            eprintln!("ringfence: stdout: {error}");
+        }
+        std::process::exit(0);
+    }
+}
+
 /// Prints data for programs: the payload under its name, beside the version.
 pub fn print_json(name: &str, payload: &Value) {
-    println!("{:#}", json!({ "version": OUTPUT_VERSION, name: payload }));
+    put(&format!("{:#}\n", json!({ "version": OUTPUT_VERSION, name: payload })));
 }
 
 /// A member of a JSON object as text for people; `-` when it is absent or null.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::calls::{Answer, Calls};
 use crate::cli::{Output, Policy, Target};
-use crate::commands::{print_json, shown};
+use crate::commands::{print_json, put, shown};
 use crate::exit::Exit;
 
 /// Runs one of the policy commands.
@@ -41,7 +41,7 @@ fn validate(file: &Path, output: Output) -> anyhow::Result<Exit> {
     let Some((_, document)) = read_document(file)? else { return Ok(Exit::Failure) };
     match output {
         Output::Json => print_json("policy", &json!({ "domain": document.domain(), "valid": true })),
-        Output::Text => println!("{} is valid: domain {}", file.display(), document.domain()),
+        Output::Text => put(&format!("{} is valid: domain {}\n", file.display(), document.domain())),
     }
     Ok(Exit::Ok)
 }
@@ -57,7 +57,7 @@ fn apply(calls: &Calls, file: &Path, if_revision: Option<u64>, reason: &str, out
     }
     match output {
         Output::Json => print_json("applied", &answer.body),
-        Output::Text => print!("{}", applied_text(document.domain(), &answer.body)),
+        Output::Text => put(&applied_text(document.domain(), &answer.body)),
     }
     Ok(Exit::Ok)
 }
@@ -83,7 +83,7 @@ fn show(calls: &Calls, domain: &str, output: Output) -> anyhow::Result<Exit> {
     anyhow::ensure!(answer.is_ok(), "{}", answer.problem());
     match output {
         Output::Json => print_json("policy", &answer.body),
-        Output::Text => print!("{}", shown(&answer.body, "document")),
+        Output::Text => put(&shown(&answer.body, "document")),
     }
     Ok(Exit::Ok)
 }
@@ -95,16 +95,17 @@ fn history(calls: &Calls, domain: &str, output: Output) -> anyhow::Result<Exit> 
         print_json("history", &answer.body);
         return Ok(Exit::Ok);
     }
-    println!("{:>8}  {:<24} {:<16} REASON", "REVISION", "APPLIED", "AUTHOR");
+    let mut text = format!("{:>8}  {:<24} {:<16} REASON\n", "REVISION", "APPLIED", "AUTHOR");
     for revision in answer.body.get("revisions").and_then(Value::as_array).into_iter().flatten() {
-        println!(
-            "{:>8}  {:<24} {:<16} {}",
+        text.push_str(&format!(
+            "{:>8}  {:<24} {:<16} {}\n",
             shown(revision, "revision"),
             shown(revision, "applied_at"),
             shown(revision, "author"),
             shown(revision, "reason")
-        );
+        ));
     }
+    put(&text);
     Ok(Exit::Ok)
 }
 
