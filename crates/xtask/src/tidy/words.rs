@@ -20,7 +20,7 @@ const VAGUE: &[(&str, &str)] = &[
 
 const REMINDERS: &[&str] = &["TODO", "FIXME"];
 
-const MACHINES: &[&str] = &["/work/", "/home/", "/root/", "/Users/", "C:\\Users"];
+const MACHINES: &[&str] = &["/home/", "/root/", "/Users/", "C:\\Users"];
 
 /// Types of ours whose last word says nothing.
 pub fn vague_types(tree: &Tree) -> Vec<Finding> {
