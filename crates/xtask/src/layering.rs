@@ -18,7 +18,10 @@ control    -> limits, ring, ownership
 wire       -> limits, ring, policy, ownership, control
 node       -> limits, ring, policy, ownership, control, wire
 server     -> limits, policy, ownership, control, wire, node
-ringfence  -> ring, policy, ownership, wire, node, server
+client     -> wire, ring, limits
+ringfence  -> ring, policy, ownership, wire, node, server, client
+sim        -> limits, ring, policy, ownership, control
+chaos      -> limits, policy, client, sim
 xtask      -> nothing of ours
 ";
 
@@ -33,6 +36,7 @@ pub const PURE: &[(&str, &[&[Banned]])] = &[
     ("policy", &[IO, FORMATS]),
     ("ownership", &[IO, FORMATS, SERDE]),
     ("control", &[IO, FORMATS, SERDE]),
+    ("sim", &[IO, FORMATS, SERDE]),
 ];
 
 /// A crate by its name, and why it has no place below a pure crate.

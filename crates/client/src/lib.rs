@@ -1,0 +1,1 @@
+//! The Rust SDK of ringfence: ask any node of a cluster for decisions.
