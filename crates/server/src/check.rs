@@ -12,6 +12,7 @@ use http::{HeaderMap, HeaderValue, StatusCode};
 use node::{AskedId, Checked, Node, NotPut, Question};
 use serde::Serialize;
 
+use crate::access::Access;
 use crate::body::{DecisionBody, Told, rejection_problem};
 use crate::code::{Code, Rejection};
 use crate::json::{AskedCheck, batch_from_body, check_from_body};
@@ -40,6 +41,10 @@ pub struct Front {
     pub node: Arc<Node>,
     /// Counts calls and measures them.
     pub meter: Arc<Meter>,
+    /// Who may ask what.
+    pub access: Arc<Access>,
+    /// Whether `/metrics` answers without a token.
+    pub open_metrics: bool,
 }
 
 /// Answers `POST /v1/check`.

@@ -39,7 +39,9 @@ pub enum Code {
     /// No leader could take the change in time, or what became of it is not known: the detail says which. Look at the
     /// current revision, then try again.
     NoLeader,
-    /// The caller may not do this from where it is. Use the admin listener's own host.
+    /// The caller showed no token that this node knows. The caller's mistake: send `authorization: Bearer TOKEN`.
+    Unauthorised,
+    /// The token is not good for this call or this domain; without tokens: the caller sits on another host.
     Forbidden,
 }
 
@@ -63,6 +65,7 @@ impl Code {
             Code::PolicyInvalid => "policy-invalid",
             Code::RevisionConflict => "revision-conflict",
             Code::NoLeader => "no-leader",
+            Code::Unauthorised => "unauthorised",
             Code::Forbidden => "forbidden",
         }
     }
@@ -84,6 +87,7 @@ impl Code {
             Code::PolicyInvalid => StatusCode::UNPROCESSABLE_ENTITY,
             Code::RevisionConflict => StatusCode::PRECONDITION_FAILED,
             Code::NoLeader => StatusCode::SERVICE_UNAVAILABLE,
+            Code::Unauthorised => StatusCode::UNAUTHORIZED,
             Code::Forbidden => StatusCode::FORBIDDEN,
         }
     }

@@ -1,10 +1,12 @@
 //! The front doors of a node: JSON over HTTP and gRPC for callers on one port, the admin API for operators on another.
 //! They decode, ask the node, and tell its decision; no rule of limits or ownership lives here.
 
+mod access;
 pub mod admin;
 pub mod body;
 pub mod check;
 pub mod code;
+mod door;
 pub mod grpc;
 pub mod headers;
 pub mod json;
@@ -13,4 +15,6 @@ pub mod metrics;
 mod serve;
 mod time;
 
-pub use serve::{BODY_BYTES_MAX, Sockets, serve};
+pub use access::{Access, Domains, NoSuchScope, Scope, Scopes, Shown, Token};
+pub use door::Door;
+pub use serve::{BODY_BYTES_MAX, Settings, Sockets, serve};

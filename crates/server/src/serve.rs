@@ -1,6 +1,6 @@
 //! Listening: the API port opens only when the node can answer, the admin port at once.
 
-use std::net::TcpListener;
+use std::io;
 use std::sync::Arc;
 
 use axum::Router;
@@ -9,66 +9,70 @@ use axum::response::Response;
 use axum::routing::{get, post, put};
 use http::{Method, Uri};
 use node::Node;
+use tokio::net::TcpListener;
 use wire::v1::rate_limiter_server::RateLimiterServer;
 
+use crate::access::Access;
 use crate::admin;
 use crate::check::{self, Front, rejected};
 use crate::code::{Code, Rejection};
+use crate::door::{Door, receive};
 use crate::grpc::Grpc;
 use crate::meter::Meter;
 
 /// The largest request body of the API, in bytes: a full batch of checks with full attributes is smaller than this.
 pub const BODY_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Bound sockets of one node's front doors.
+/// Connections of callers at a time, at most.
+pub const API_CONNECTIONS_MAX: usize = 16_384;
+
+/// Connections of operators at a time, at most.
+pub const ADMIN_CONNECTIONS_MAX: usize = 256;
+
+/// The doors of one node.
 #[derive(Debug)]
 pub struct Sockets {
     /// For callers.
-    pub api: TcpListener,
+    pub api: Door,
     /// For operators.
-    pub admin: TcpListener,
+    pub admin: Door,
 }
 
-/// Serves both ports until the process ends. Callers are not answered before the node has applied a state with genesis and
-/// policies: until then their connections wait in the socket's backlog.
+/// What the doors are told.
+#[derive(Debug)]
+pub struct Settings {
+    /// Who may ask what.
+    pub access: Access,
+    /// Whether `/metrics` answers without a token.
+    pub open_metrics: bool,
+}
+
+/// Serves both ports until the process ends. The API listens once the node has applied a state with genesis and policies;
+/// until then its callers are refused, and try another node. When this future is dropped, every connection ends.
 ///
 /// # Errors
 ///
-/// What the operating system says of a socket.
-pub async fn serve(node: Arc<Node>, sockets: Sockets) -> std::io::Result<()> {
-    let front = Front { node: Arc::clone(&node), meter: Arc::new(Meter::default()) };
-    let admin = listener_of(sockets.admin)?;
-    let api = listener_of(sockets.api)?;
-    let admin = axum::serve(admin, admin_router(front.clone()));
+/// What the operating system says of a door that was to open, with the door's address: the configuration's doing, or that
+/// of another process which took the port meanwhile. The node goes on; whoever called decides what becomes of it.
+pub async fn serve(node: Arc<Node>, sockets: Sockets, settings: Settings) -> io::Result<()> {
+    let Settings { access, open_metrics } = settings;
+    let front =
+        Front { node: Arc::clone(&node), meter: Arc::new(Meter::default()), access: Arc::new(access), open_metrics };
+    let admin = async {
+        let listener = opened(sockets.admin, "admin")?;
+        Ok::<_, io::Error>(receive(listener, admin_router(front.clone()), "admin", ADMIN_CONNECTIONS_MAX).await)
+    };
     let api = async {
         node.ready().await;
-        axum::serve(api, api_router(front).await).await
+        let listener = opened(sockets.api, "api")?;
+        Ok(receive(listener, api_router(front.clone()).await, "api", API_CONNECTIONS_MAX).await)
     };
-    tokio::try_join!(async { admin.await }, api).map(|_| ())
+    tokio::try_join!(admin, api).map(|(never, _)| match never {})
 }
 
-fn listener_of(socket: TcpListener) -> std::io::Result<NoDelay> {
-    socket.set_nonblocking(true)?;
-    Ok(NoDelay(tokio::net::TcpListener::from_std(socket)?))
-}
-
-/// Answers leave at once: a decision is smaller than a segment, and must not wait for a delayed acknowledgement.
-struct NoDelay(tokio::net::TcpListener);
-
-impl axum::serve::Listener for NoDelay {
-    type Io = tokio::net::TcpStream;
-    type Addr = std::net::SocketAddr;
-
-    async fn accept(&mut self) -> (Self::Io, Self::Addr) {
-        let (stream, address) = axum::serve::Listener::accept(&mut self.0).await;
-        // A connection that is gone already is noticed when it is read.
-        let _ = stream.set_nodelay(true);
-        (stream, address)
-    }
-
-    fn local_addr(&self) -> std::io::Result<Self::Addr> {
-        self.0.local_addr()
-    }
+fn opened(door: Door, what: &str) -> io::Result<TcpListener> {
+    let address = door.local_addr()?;
+    door.open().map_err(|error| io::Error::new(error.kind(), format!("the {what} port {address}: {error}")))
 }
 
 async fn api_router(front: Front) -> Router {

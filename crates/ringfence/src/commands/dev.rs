@@ -3,18 +3,18 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _};
-use std::net::{TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use node::config::{Advertise, Bounds, Config, Founding, PeerSockets, Place};
-use node::secret::ClusterSecret;
+use node::config::{Advertise, Bounds, Config, Founding, Given, PeerSockets, Place};
+use node::secret::{ClusterSecret, Secrets};
 use node::{Node, StartError};
 use ownership::lease::Terms;
 use ring::PartitionCount;
-use server::Sockets;
+use server::{Access, Door, Settings, Sockets};
 use tokio::runtime::Runtime;
 
 use crate::calls::Calls;
@@ -163,8 +163,8 @@ struct Ports {
 }
 
 struct Bound {
-    api: TcpListener,
-    admin: TcpListener,
+    api: Door,
+    admin: Door,
     peer: PeerSockets,
 }
 
@@ -193,9 +193,10 @@ impl Cluster {
     /// Takes a node's ports; where the system was to choose, they are known from then on.
     fn bind(&mut self, name: &str) -> anyhow::Result<Bound> {
         let ports = *self.ports.get(name).with_context(|| format!("there is no node {name}"))?;
-        let tcp =
-            |port: u16, what: &str| TcpListener::bind(("127.0.0.1", port)).with_context(|| taken(name, what, port));
-        let (api, admin) = (tcp(ports.api, "API")?, tcp(ports.admin, "admin")?);
+        let door = |port: u16, what: &str| {
+            Door::bind((Ipv4Addr::LOCALHOST, port).into()).with_context(|| taken(name, what, port))
+        };
+        let (api, admin) = (door(ports.api, "API")?, door(ports.admin, "admin")?);
         let peer = bind_peer(ports.peer).with_context(|| taken(name, "peer", ports.peer))?;
         let chosen = Ports {
             api: api.local_addr()?.port(),
@@ -232,12 +233,13 @@ impl Cluster {
             peer,
             advertise,
             seeds: self.ports.values().map(|ports| address(ports.peer)).collect(),
-            secret: self.secret.clone(),
+            secrets: Secrets::new(self.secret.clone()),
             founding: Founding {
                 name: "dev".to_owned(),
                 founders: self.founders.clone(),
                 terms: Terms::DEFAULT,
                 partitions: self.partitions,
+                given: Given::ALL,
                 policies: self.policies.clone(),
             },
             bounds: Bounds::default(),
@@ -334,7 +336,8 @@ Type status, kill n2, start n2, or stop.
 }
 
 async fn serve(node: Arc<Node>, sockets: Sockets) {
-    if let Err(error) = server::serve(node, sockets).await {
+    let settings = Settings { access: Access::open(), open_metrics: true };
+    if let Err(error) = server::serve(node, sockets, settings).await {
         tracing::error!(%error, "a front door is closed");
     }
 }
