@@ -1,9 +1,10 @@
 //! What changed. One vocabulary for logs, the events endpoint, golden traces and checkers: nobody invents a second word
 //! for the same thing. A decision is no event, it is its own record.
 
-use limits::LimitId;
-use ownership::{Epoch, SessionId};
-use ring::{NodeId, PartitionId};
+use std::fmt;
+
+use ownership::SessionId;
+use ring::NodeId;
 
 use crate::genesis::ClusterId;
 use crate::refusal::Refusal;
@@ -44,6 +45,8 @@ pub enum Event {
     Takeover {
         /// The new owner.
         to: SessionId,
+        /// Its node's name.
+        name: String,
         /// How many partitions.
         partitions: u16,
     },
@@ -79,6 +82,8 @@ pub enum Event {
     NodeSeen {
         /// Which.
         node: NodeId,
+        /// Its name.
+        name: String,
         /// Where it answers peers.
         peer: String,
     },
@@ -86,43 +91,58 @@ pub enum Event {
     NodeSuspected {
         /// Which.
         node: NodeId,
+        /// Its name.
+        name: String,
     },
-    /// Gossip gave a node up. A hint, no more.
+    /// Gossip gave a node up, or heard it leave. A hint, no more.
     NodeGone {
         /// Which.
         node: NodeId,
+        /// Its name.
+        name: String,
     },
     /// The log has another leader, or none.
     LeaderChanged {
         /// Who leads now.
         leader: Option<NodeId>,
+        /// The leader's name, if there is a leader and its name is known.
+        name: Option<String>,
+        /// In which term.
+        term: u64,
     },
-    /// This node's lease ran out before it was renewed; it decides nothing until the next session.
+    /// This node's lease ran out before it was renewed; it decides nothing until it is.
     LeaseLapsed {
         /// The session that cannot decide.
         session: SessionId,
     },
-    /// This node decides for a partition from now on.
+    /// This node decides for partitions from now on: all that one entry of the log gave it, as one event.
     PartitionActivated {
-        /// Which.
-        partition: PartitionId,
-        /// Under which epoch.
-        epoch: Epoch,
+        /// How many.
+        partitions: u16,
         /// How it reads what nobody wrote down.
         state: ActivatedState,
     },
-    /// A partition has no room for another key of this limit.
+    /// A domain has no room for another key of this limit: the limit's `when_full` answers. Told once in a while.
     TableFull {
+        /// The domain.
+        domain: String,
         /// The limit.
-        limit: LimitId,
+        limit: String,
     },
     /// This node's clock did what clocks do not do.
     ClockSuspect {
         /// What was seen, in words.
         what: String,
     },
-    /// This node is leaving.
+    /// This node is leaving: it has begun to give up what it owns.
     Draining,
+    /// A peer and this node do not come to talk, and that will stay so until somebody acts. Told once per peer and reason.
+    PeerRefused {
+        /// Where it answers, or where it called from.
+        peer: String,
+        /// The stable word: `wrong-secret`, `wrong-cluster`, `wrong-founders`, `version`.
+        reason: String,
+    },
 }
 
 /// What a new owner knows of what was used.
@@ -132,6 +152,16 @@ pub enum ActivatedState {
     Fresh,
     /// Nothing is known: limits that fail closed count as used up as of the takeover.
     WorstCase,
+}
+
+impl ActivatedState {
+    /// The state's word, as events and metrics show it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            ActivatedState::Fresh => "fresh",
+            ActivatedState::WorstCase => "worst_case",
+        }
+    }
 }
 
 impl Event {
@@ -155,6 +185,59 @@ impl Event {
             Event::TableFull { .. } => "table_full",
             Event::ClockSuspect { .. } => "clock_suspect",
             Event::Draining => "draining",
+            Event::PeerRefused { .. } => "peer_refused",
         }
     }
+
+    /// What the event tells, as names and values in a fixed order; what is not known is left out. One name means one
+    /// thing in all events: `node` is a name, `id` a node's number, `session` is `nonce/counter`.
+    pub fn fields(&self) -> Vec<(&'static str, String)> {
+        let text = |name, value: &dyn fmt::Display| (name, value.to_string());
+        match self {
+            Event::ClusterFounded { cluster, name } => vec![text("cluster", cluster), text("name", name)],
+            Event::SessionOpened { session, name }
+            | Event::SessionExpired { session, name }
+            | Event::SessionReleased { session, name } => lived_by(name, *session),
+            Event::Takeover { to, name, partitions } => {
+                let mut fields = lived_by(name, *to);
+                fields.push(text("partitions", partitions));
+                fields
+            }
+            Event::MapPublished { version, appointed, vacant } => {
+                vec![text("version", version), text("appointed", appointed), text("vacant", vacant)]
+            }
+            Event::PolicyApplied { domain, revision, author } => {
+                vec![text("domain", domain), text("revision", revision), text("author", author)]
+            }
+            Event::PolicyRefused { domain, author, why } => {
+                vec![text("domain", domain), text("author", author), text("why", why)]
+            }
+            Event::NodeSeen { node, name, peer } => vec![text("node", name), text("id", &node.0), text("peer", peer)],
+            Event::NodeSuspected { node, name } | Event::NodeGone { node, name } => {
+                vec![text("node", name), text("id", &node.0)]
+            }
+            Event::LeaderChanged { leader, name, term } => {
+                let name = name.as_ref().map(|name| text("node", name));
+                let id = leader.as_ref().map(|leader| text("id", &leader.0));
+                name.into_iter().chain(id).chain([text("term", term)]).collect()
+            }
+            Event::LeaseLapsed { session } => vec![("session", session_text(*session))],
+            Event::PartitionActivated { partitions, state } => {
+                vec![text("partitions", partitions), text("state", &state.as_str())]
+            }
+            Event::TableFull { domain, limit } => vec![text("domain", domain), text("limit", limit)],
+            Event::ClockSuspect { what } => vec![text("what", what)],
+            Event::Draining => Vec::new(),
+            Event::PeerRefused { peer, reason } => vec![text("peer", peer), text("reason", reason)],
+        }
+    }
+}
+
+fn lived_by(name: &str, session: SessionId) -> Vec<(&'static str, String)> {
+    vec![("node", name.to_owned()), ("id", session.node.0.to_string()), ("session", session_text(session))]
+}
+
+/// A session as operators see it: its node is told beside it.
+fn session_text(SessionId { nonce, counter, .. }: SessionId) -> String {
+    format!("{nonce:016x}/{counter}")
 }

@@ -75,6 +75,8 @@ pub enum Notice {
     WrongFounders {
         /// Its name.
         name: String,
+        /// Whether it belongs to a cluster and this node to none: then it is this node's list that is wrong.
+        founded: bool,
     },
     /// `wrong-cluster`: that node belongs to another cluster.
     WrongCluster {
@@ -237,7 +239,8 @@ impl Founding {
             return;
         }
         if founders != self.digest {
-            self.notices.push_back(Notice::WrongFounders { name: from.name });
+            let founded = cluster.is_some() && self.cluster().is_none();
+            self.notices.push_back(Notice::WrongFounders { name: from.name, founded });
             return;
         }
         if let Some(birth) = cluster {
@@ -276,7 +279,9 @@ impl Founding {
                 proofs.insert(name.clone(), challenge);
                 self.messages.push_back(self.request(&name));
             }
-            PromiseAnswer::WrongFounders => self.notices.push_back(Notice::WrongFounders { name }),
+            PromiseAnswer::WrongFounders => {
+                self.notices.push_back(Notice::WrongFounders { name, founded: false });
+            }
             PromiseAnswer::NotYours => self.notices.push_back(Notice::NotFounder { name }),
             PromiseAnswer::PromisedTo { founder } => self.notices.push_back(Notice::PromisedTo { name, founder }),
         }

@@ -202,7 +202,11 @@ impl Cluster {
         for appointment in appointments.iter().filter(|appointment| appointment.has_predecessor()) {
             *takeovers.entry(appointment.session).or_default() += 1;
         }
-        effects.events.extend(takeovers.into_iter().map(|(to, partitions)| Event::Takeover { to, partitions }));
+        let told = takeovers.into_iter().map(|(to, partitions)| {
+            let name = self.sessions.live.get(&to).map(|live| live.node.name.clone()).unwrap_or_default();
+            Event::Takeover { to, name, partitions }
+        });
+        effects.events.extend(told);
         if self.map.version == index {
             let vacant = self.map.assignments.iter().filter(|assignment| assignment.owner.is_none()).count() as u16;
             effects.events.push(Event::MapPublished { version: index, appointed, vacant });

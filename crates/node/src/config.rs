@@ -3,11 +3,13 @@
 use std::net::UdpSocket;
 use std::path::PathBuf;
 
+use control::Genesis;
 use limits::Span;
 use ownership::lease::Terms;
 use ring::PartitionCount;
 
-use crate::secret::ClusterSecret;
+use crate::refusals::Difference;
+use crate::secret::Secrets;
 
 /// Everything one node needs. The binary fills it from flags, environment and file; `dev` fills it from nothing.
 #[derive(Debug)]
@@ -22,8 +24,8 @@ pub struct Config {
     pub advertise: Advertise,
     /// Peer addresses (`host:port`) of nodes to ask first; resolved anew at each try.
     pub seeds: Vec<String>,
-    /// What authenticates peers.
-    pub secret: ClusterSecret,
+    /// What authenticates peers: one secret, or two while it is being rotated.
+    pub secrets: Secrets,
     /// What genesis fixes: the cluster's name and founders, equal on every node, and what the first leader writes.
     pub founding: Founding,
     /// What this node may hold and how long it may take.
@@ -70,8 +72,67 @@ pub struct Founding {
     pub terms: Terms,
     /// How many slices the key space has.
     pub partitions: PartitionCount,
+    /// Which of these somebody gave this node, so that genesis may not say otherwise. Name and founders always are.
+    pub given: Given,
     /// Policy documents applied once, right after founding.
     pub policies: Vec<String>,
+}
+
+impl Founding {
+    /// Everything in which this node was given something else than its cluster goes by.
+    pub fn differences(&self, genesis: &Genesis) -> Vec<Difference> {
+        let lease = &genesis.lease;
+        let here = &self.terms;
+        let sorted = |names: &[String]| {
+            let mut names = names.to_vec();
+            names.sort();
+            format!("[{}]", names.join(", "))
+        };
+        let settings: [(bool, &'static str, String, String); 7] = [
+            (true, "cluster.name", self.name.clone(), genesis.name.clone()),
+            (true, "cluster.founders", sorted(&self.founders), sorted(&genesis.founders)),
+            (self.given.ttl, "lease.ttl", here.ttl().to_string(), lease.ttl.to_string()),
+            (self.given.renew, "lease.renew", here.renew().to_string(), lease.renew.to_string()),
+            (self.given.rho, "lease.rho", per_mille(here.rho_per_mille()), per_mille(lease.rho_per_mille)),
+            (self.given.d_max, "lease.d_max", here.d_max().to_string(), lease.d_max.to_string()),
+            (
+                self.given.partitions,
+                "cluster.partitions",
+                self.partitions.get().to_string(),
+                genesis.partitions.get().to_string(),
+            ),
+        ];
+        let differs = settings.into_iter().filter(|(given, _, here, genesis)| *given && here != genesis);
+        differs.map(|(_, setting, here, genesis)| Difference { setting, here, genesis }).collect()
+    }
+}
+
+fn per_mille(rho: u16) -> String {
+    format!("{rho} per mille")
+}
+
+/// Which settings that genesis fixes a node was given, rather than took from the defaults. A default gives way to what the
+/// cluster goes by; what was given and differs is a mistake, and the node must not go on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// `lease.ttl`
+    pub ttl: bool,
+    /// `lease.renew`
+    pub renew: bool,
+    /// `lease.rho`
+    pub rho: bool,
+    /// `lease.d_max`
+    pub d_max: bool,
+    /// `cluster.partitions`
+    pub partitions: bool,
+}
+
+impl Given {
+    /// Everything was given.
+    pub const ALL: Given = Given { ttl: true, renew: true, rho: true, d_max: true, partitions: true };
+
+    /// Everything is a default.
+    pub const NOTHING: Given = Given { ttl: false, renew: false, rho: false, d_max: false, partitions: false };
 }
 
 /// Named bounds of one node.

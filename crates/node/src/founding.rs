@@ -23,6 +23,7 @@ use crate::config::Config;
 use crate::gossip::GossipHandle;
 use crate::node::StartError;
 use crate::raft::{BootstrapError, Door, Journal, Peer, RaftNode};
+use crate::refusals::{Refusals, Refused};
 use crate::replica::Replica;
 use crate::transport::{Credentials, Dialler};
 
@@ -160,6 +161,10 @@ pub struct Meeting {
     pub seeds: Vec<String>,
     /// This node.
     pub spec: NodeSpec,
+    /// The founders as this node was given them.
+    pub founders: Vec<String>,
+    /// Where it is told who was told otherwise.
+    pub refusals: Arc<Refusals>,
 }
 
 /// What tasks of the meeting heard.
@@ -227,7 +232,33 @@ impl Meeting {
         loop {
             let notice = self.founder.machine.lock().poll_notice();
             let Some(notice) = notice else { break };
-            tell(&notice);
+            self.tell(&notice);
+        }
+    }
+
+    fn tell(&self, notice: &Notice) {
+        match notice {
+            // Who belongs to the cluster is right: the list is as old as the cluster.
+            Notice::WrongFounders { name, founded: true } => {
+                self.refusals.stop_for(Refused::WrongFounders { told_by: name.clone(), ours: self.founders.clone() })
+            }
+            Notice::WrongFounders { name, founded: false } => {
+                self.refusals.tell(name, "wrong-founders", "wrong-founders: it was given another list of founders");
+            }
+            Notice::WrongCluster { name, cluster } => {
+                self.refusals.tell(name, "wrong-cluster", &format!("wrong-cluster: it belongs to cluster {cluster}"));
+            }
+            Notice::NotFounder { name } => {
+                self.refusals.tell(
+                    name,
+                    "wrong-founders",
+                    "wrong-founders: it does not take this node for the founder",
+                );
+            }
+            Notice::PromisedTo { name, founder } => {
+                let text = format!("wrong-founders: it has promised {founder}, the founder of another list");
+                self.refusals.tell(name, "wrong-founders", &text);
+            }
         }
     }
 
@@ -258,6 +289,8 @@ impl Meeting {
             .iter()
             .map(|voter| Peer { id: voter.id, address: voter.peer.clone(), name: voter.name.clone() })
             .collect();
+        // Nothing of this log is older than this node's part in it.
+        self.replica.tell_from_now_on();
         match self.raft.found(&voters).await {
             Ok(()) => tracing::info!(cluster = %birth.cluster, voters = voters.len(), "the log begins"),
             Err(BootstrapError::AlreadyMember) => {}
@@ -344,19 +377,6 @@ async fn join(channel: Channel, dialler: Dialler, spec: NodeSpec, cluster: Clust
             }
             Some(Joined::NotLeader(hint)) if !hint.peer.is_empty() => next = Some(dialler.channel(&hint.peer, None)),
             Some(Joined::NotLeader(_) | Joined::WrongCluster(_)) | None => {}
-        }
-    }
-}
-
-fn tell(notice: &Notice) {
-    match notice {
-        Notice::WrongFounders { name } => tracing::error!(node = name, "wrong-founders: it was given another list"),
-        Notice::WrongCluster { name, cluster } => {
-            tracing::error!(node = name, %cluster, "wrong-cluster: it belongs to another cluster");
-        }
-        Notice::NotFounder { name } => tracing::error!(node = name, "it does not take this node for the founder"),
-        Notice::PromisedTo { name, founder } => {
-            tracing::error!(node = name, founder, "it has promised the founder of another list");
         }
     }
 }

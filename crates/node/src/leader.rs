@@ -75,7 +75,7 @@ impl Leader {
         while self.raft.confirm_leadership().await.is_err() {
             tokio::time::sleep(AGAIN_AFTER).await;
         }
-        tracing::info!(term = led.term, "leader_changed: this node leads");
+        tracing::debug!(term = led.term, "this node leads");
         self.write_genesis().await;
         // Under the state's lock, so that no session opens or ends between the reading and the opening.
         self.replica.read_cluster(|cluster| {

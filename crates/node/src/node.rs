@@ -3,21 +3,27 @@
 use std::sync::Arc;
 
 use control::VersionRange;
-use limits::{Span, WallTime};
+use limits::{Moment, Span, WallTime};
 use parking_lot::Mutex;
 use ring::NodeId;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::config::Bounds;
 use crate::decision::{Checked, Question};
+use crate::events::{Events, SeenEvent};
 use crate::gossip::{self, GossipHandle};
 use crate::ingress::Ingress;
+use crate::leave::Left;
 use crate::owner::{Holdings, Owner};
 use crate::peer::Links;
 use crate::propose::Proposer;
 use crate::raft::{self, RaftNode, Standing};
+use crate::refusals::{Refusals, Refused};
 use crate::replica::{Followers, Replica};
-use crate::transport::Connections;
+use crate::secret::Secrets;
+use crate::session::{Exit, Phase};
+use crate::transport::{Connections, Credentials};
 use crate::views::{Policies, Views};
 
 /// The versions of the cluster's rules that this program follows.
@@ -32,17 +38,33 @@ pub struct Node {
     name: String,
     cluster: String,
     bounds: Bounds,
-    views: Arc<Views>,
-    owner: Arc<Owner>,
+    pub(crate) views: Arc<Views>,
+    pub(crate) owner: Arc<Owner>,
     ingress: Arc<Ingress>,
     links: Arc<Links>,
     replica: Arc<Replica>,
     raft: RaftNode,
     proposer: Arc<Proposer>,
-    gossip: Arc<GossipHandle>,
+    pub(crate) gossip: Arc<GossipHandle>,
     connections: Connections,
+    credentials: Arc<Credentials>,
+    pub(crate) events: Arc<Events>,
+    refusals: Arc<Refusals>,
+    pub(crate) phase: watch::Receiver<Phase>,
+    pub(crate) exit: watch::Sender<Exit>,
+    /// What came of leaving, once it is known.
+    pub(crate) left: tokio::sync::Mutex<Option<Left>>,
     /// Everything the node does on its own account; it ends with the node.
     tasks: Mutex<JoinSet<()>>,
+}
+
+/// What a node's two clocks read, as shown to operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clocks {
+    /// The clock that everything here goes by.
+    pub boot: Moment,
+    /// The machine's idea of the time of day, by which nothing is decided.
+    pub wall: WallTime,
 }
 
 /// What a node is made of.
@@ -56,6 +78,11 @@ pub(crate) struct Parts {
     pub(crate) proposer: Arc<Proposer>,
     pub(crate) gossip: Arc<GossipHandle>,
     pub(crate) connections: Connections,
+    pub(crate) credentials: Arc<Credentials>,
+    pub(crate) events: Arc<Events>,
+    pub(crate) refusals: Arc<Refusals>,
+    pub(crate) phase: watch::Receiver<Phase>,
+    pub(crate) exit: watch::Sender<Exit>,
     pub(crate) tasks: JoinSet<()>,
 }
 
@@ -120,6 +147,12 @@ impl Node {
             proposer: parts.proposer,
             gossip: parts.gossip,
             connections: parts.connections,
+            credentials: parts.credentials,
+            events: parts.events,
+            refusals: parts.refusals,
+            phase: parts.phase,
+            exit: parts.exit,
+            left: tokio::sync::Mutex::new(None),
             tasks: Mutex::new(parts.tasks),
         }
     }
@@ -142,13 +175,45 @@ impl Node {
         placed && self.lease_remaining() > Span::ZERO && self.owner.wall().is_some()
     }
 
-    /// What keeps this node from answering checks, if anything does.
-    pub fn unready(&self) -> Option<&'static str> {
+    /// What keeps this node from answering checks, if anything does, in words.
+    pub fn unready(&self) -> Option<String> {
+        if self.is_leaving() {
+            return Some("this node is leaving".to_owned());
+        }
+        if let Some(why) = &*self.refusals.fatal().borrow() {
+            return Some(why.to_string());
+        }
         if self.replica.genesis().borrow().is_none() {
-            return Some("this node belongs to no cluster yet");
+            let none = "this node belongs to no cluster yet";
+            return Some(self.refusals.newest().map_or(none.to_owned(), |newest| format!("{none}; {newest}")));
         }
         let policies = self.views.policies.load();
-        policies.catalogue.domains().next().is_none().then_some("the cluster has no policy yet")
+        policies.catalogue.domains().next().is_none().then(|| "the cluster has no policy yet".to_owned())
+    }
+
+    /// Pends for as long as this node may go on, which is as good as for ever; resolves to why it must not.
+    pub async fn refused(&self) -> Refused {
+        let mut fatal = self.refusals.fatal();
+        match fatal.wait_for(Option::is_some).await.map(|why| why.clone()) {
+            Ok(Some(why)) => why,
+            Ok(None) | Err(_) => std::future::pending().await,
+        }
+    }
+
+    /// What this node saw and applied after event number `after`, the oldest first, as far as it is kept.
+    pub fn events(&self, after: u64) -> Vec<SeenEvent> {
+        self.events.after(after)
+    }
+
+    /// What this node's clocks read.
+    pub fn clocks(&self) -> Clocks {
+        Clocks { boot: crate::clock::now(), wall: crate::clock::wall() }
+    }
+
+    /// From now on these secrets are in force, in gossip and for every connection that is made. What stands stays up.
+    pub fn set_secrets(&self, secrets: Secrets) {
+        self.credentials.set_secrets(secrets.clone());
+        self.gossip.set_secrets(secrets);
     }
 
     /// Decides these questions, each for itself.

@@ -3,9 +3,10 @@
 //! happens here.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use control::event::ActivatedState;
 use limits::{Moment, Now, WallTime};
 use ownership::cluster_time::ClusterTime;
 use ownership::{Answer, Cancelled, Check, CheckId, CheckLeg, Epoch, Floor, LeaseBound, Partition, SessionId};
@@ -28,6 +29,8 @@ pub struct Owner {
     lease: ArcSwap<LeaseBound>,
     time: ArcSwap<ClusterTime>,
     views: Arc<Views>,
+    /// Whether this node has given up for good what it owned, and takes nothing any more.
+    sealed: AtomicBool,
     fresh_reigns: AtomicU64,
     worst_case_reigns: AtomicU64,
 }
@@ -69,6 +72,7 @@ impl Owner {
             lease: ArcSwap::from_pointee(lease),
             time: ArcSwap::from_pointee(ClusterTime::unknown()),
             views,
+            sealed: AtomicBool::new(false),
             fresh_reigns: AtomicU64::new(0),
             worst_case_reigns: AtomicU64::new(0),
         }
@@ -112,29 +116,53 @@ impl Owner {
             .is_some_and(|(mut gate, _)| gate.debt(id, legs, &self.views.policies.load().catalogue, self.now()))
     }
 
-    /// Sees to it that `session` reigns here at `epoch`. A reign of another session or epoch ends first, with all its
-    /// memory; one that runs already goes on.
-    pub fn reign(&self, partition: PartitionId, epoch: Epoch, session: SessionId, floor: Floor) {
-        let Some((mut gate, _)) = self.enter(partition) else { return };
-        if gate.session() == Some(session) && gate.epoch() == epoch {
-            return;
+    /// Sees to it that `session` reigns here at `epoch`, and says what it knows of what was used if that is news. A reign
+    /// of another session or epoch ends first, with all its memory; one that runs already goes on; on a node that has
+    /// sealed what it owned none begins.
+    pub fn reign(
+        &self,
+        partition: PartitionId,
+        epoch: Epoch,
+        session: SessionId,
+        floor: Floor,
+    ) -> Option<ActivatedState> {
+        let (mut gate, _) = self.enter(partition)?;
+        // Read under the gate: the seal goes through all gates after it was announced, so it meets whatever began before.
+        if self.sealed.load(Ordering::SeqCst) || (gate.session() == Some(session) && gate.epoch() == epoch) {
+            return None;
         }
         if gate.is_active() {
             let known = gate.epoch();
             gate.deactivate(known, None, &self.views.policies.load().catalogue);
         }
         gate.activate(epoch, session, floor);
-        match floor {
-            Floor::Fresh => self.fresh_reigns.fetch_add(1, Ordering::Relaxed),
-            Floor::FullAsOf { .. } => self.worst_case_reigns.fetch_add(1, Ordering::Relaxed),
+        let (state, reigns) = match floor {
+            Floor::Fresh => (ActivatedState::Fresh, &self.fresh_reigns),
+            Floor::FullAsOf { .. } => (ActivatedState::WorstCase, &self.worst_case_reigns),
         };
+        reigns.fetch_add(1, Ordering::Relaxed);
+        Some(state)
+    }
+
+    /// Gives up for good all that this node owns, and whatever it may be appointed to from now on: when this returns, every
+    /// decision that was under way has been made, and none follows, whatever the lease says. A partition ends its reign at
+    /// an epoch once and never begins it again (S8), so there is nothing that could take this back.
+    pub fn seal(&self) {
+        self.sealed.store(true, Ordering::SeqCst);
+        for gate in &self.gates {
+            let mut gate = gate.lock();
+            if gate.is_active() {
+                let epoch = gate.epoch();
+                gate.deactivate(epoch, None, &self.views.policies.load().catalogue);
+            }
+        }
     }
 
     /// Reigns that began here, by what was known of what had been used.
     pub fn reigns(&self) -> [(&'static str, u64); 2] {
         [
-            ("fresh", self.fresh_reigns.load(Ordering::Relaxed)),
-            ("worst_case", self.worst_case_reigns.load(Ordering::Relaxed)),
+            (ActivatedState::Fresh.as_str(), self.fresh_reigns.load(Ordering::Relaxed)),
+            (ActivatedState::WorstCase.as_str(), self.worst_case_reigns.load(Ordering::Relaxed)),
         ]
     }
 

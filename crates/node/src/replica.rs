@@ -4,8 +4,10 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use control::event::ActivatedState;
 use control::{Applied, Cluster, Command, Effects, Event, Genesis, Refusal, State};
 use ownership::{Floor, Route, Routes, SessionId};
 use parking_lot::Mutex;
@@ -14,6 +16,7 @@ use ring::PartitionId;
 use tokio::sync::watch;
 
 use crate::desk::Desk;
+use crate::events::Events;
 use crate::ingress::{Ingress, Keys};
 use crate::owner::Owner;
 use crate::peer::Links;
@@ -34,6 +37,16 @@ pub struct Replica {
     genesis: watch::Sender<Option<Arc<Genesis>>>,
     /// The revision of each domain that is published.
     compiled: Mutex<BTreeMap<String, u64>>,
+    events: Arc<Events>,
+    /// Whether what the log brings is news: see [`crate::events`].
+    telling: AtomicBool,
+}
+
+/// Partitions that began to be decided here, by what is known of what was used.
+#[derive(Clone, Copy, Debug, Default)]
+struct Activated {
+    fresh: u16,
+    worst_case: u16,
 }
 
 /// The parts of a node that follow its replica.
@@ -57,7 +70,7 @@ pub struct Driven(pub Arc<Replica>);
 
 impl Replica {
     /// The replica before the first entry.
-    pub fn new(followers: Followers, keys_max: u64) -> Replica {
+    pub fn new(followers: Followers, keys_max: u64, events: Arc<Events>) -> Replica {
         let Followers { views, owner, ingress, links, desk } = followers;
         Replica {
             state: Mutex::new(State::new()),
@@ -70,7 +83,14 @@ impl Replica {
             keys_max,
             genesis: watch::Sender::new(None),
             compiled: Mutex::new(BTreeMap::new()),
+            events,
+            telling: AtomicBool::new(false),
         }
+    }
+
+    /// From now on what the log brings is news, and is told.
+    pub fn tell_from_now_on(&self) {
+        self.telling.store(true, Ordering::Relaxed);
     }
 
     /// Reads the state as it is now. Keep it short: the log waits meanwhile.
@@ -97,17 +117,25 @@ impl Replica {
         let mut effects = Effects::default();
         let mut state = self.state.lock();
         let result = state.apply(index, command, &mut effects);
+        let mut activated = Activated::default();
         if let (Ok(_), Some(cluster)) = (&result, state.cluster()) {
-            self.follow(cluster, command);
+            if let Command::OpenSession { session, .. } = command
+                && Some(*session) == *self.mine.lock()
+            {
+                self.tell_from_now_on();
+            }
+            activated = self.follow(cluster, command);
         }
         drop(state);
-        for event in &effects.events {
-            self.tell(event);
+        if self.telling.load(Ordering::Relaxed) {
+            effects.events.drain(..).for_each(|event| self.events.tell(event));
         }
+        self.tell_activated(activated);
         result
     }
 
-    fn follow(&self, cluster: &Cluster, command: &Command) {
+    fn follow(&self, cluster: &Cluster, command: &Command) -> Activated {
+        let mut activated = Activated::default();
         match command {
             Command::Found(_) => self.follow_genesis(cluster),
             Command::OpenSession { session, .. } => {
@@ -115,30 +143,40 @@ impl Replica {
                 self.desk.handle_session_opened(*session);
             }
             Command::Release { session, .. } => {
-                self.follow_map(cluster);
+                activated = self.follow_map(cluster);
                 self.follow_sessions(cluster);
                 self.desk.handle_session_closed(*session);
             }
             Command::Expire { sessions, .. } => {
-                self.follow_map(cluster);
+                activated = self.follow_map(cluster);
                 self.follow_sessions(cluster);
                 for session in sessions {
                     self.desk.handle_session_closed(*session);
                 }
             }
-            Command::Appoint { .. } => self.follow_map(cluster),
+            Command::Appoint { .. } => activated = self.follow_map(cluster),
             Command::ApplyPolicy(_) => self.follow_policies(cluster),
             Command::LowerNMax { .. } => {}
         }
         self.views.announce();
+        activated
     }
 
     fn follow_everything(&self, cluster: &Cluster) {
         self.follow_genesis(cluster);
         self.follow_policies(cluster);
-        self.follow_map(cluster);
+        let activated = self.follow_map(cluster);
         self.follow_sessions(cluster);
         self.views.announce();
+        self.tell_activated(activated);
+    }
+
+    fn tell_activated(&self, Activated { fresh, worst_case }: Activated) {
+        for (partitions, state) in [(fresh, ActivatedState::Fresh), (worst_case, ActivatedState::WorstCase)] {
+            if partitions > 0 {
+                self.events.tell(Event::PartitionActivated { partitions, state });
+            }
+        }
     }
 
     fn follow_genesis(&self, cluster: &Cluster) {
@@ -159,7 +197,8 @@ impl Replica {
     }
 
     /// Reigns end before others begin, and routes change last: whoever follows them finds the gate open.
-    fn follow_map(&self, cluster: &Cluster) {
+    fn follow_map(&self, cluster: &Cluster) -> Activated {
+        let mut activated = Activated::default();
         let mine = *self.mine.lock();
         for (partition, assignment) in cluster.map.iter() {
             match cluster.map.appointment(partition) {
@@ -169,7 +208,11 @@ impl Replica {
                     } else {
                         Floor::Fresh
                     };
-                    self.owner.reign(partition, appointment.epoch, appointment.session, floor);
+                    match self.owner.reign(partition, appointment.epoch, appointment.session, floor) {
+                        Some(ActivatedState::Fresh) => activated.fresh += 1,
+                        Some(ActivatedState::WorstCase) => activated.worst_case += 1,
+                        None => {}
+                    }
                 }
                 Some(_) | None => self.owner.deactivate(partition, assignment.epoch, assignment.owner),
             }
@@ -177,6 +220,7 @@ impl Replica {
         let routes =
             cluster.map.iter().map(|(_, assignment)| Route { epoch: assignment.epoch, session: assignment.owner });
         self.views.routes.store(Arc::new(Routes::new(cluster.map.version, routes)));
+        activated
     }
 
     fn follow_policies(&self, cluster: &Cluster) {
@@ -200,10 +244,6 @@ impl Replica {
             self.views.policies.store(Arc::new(Policies::after(&published, catalogue)));
             compiled.insert(name.clone(), current.revision);
         }
-    }
-
-    fn tell(&self, event: &Event) {
-        tracing::info!(event = event.word(), "{event:?}");
     }
 
     /// Partitions that this node should look after, for whoever sweeps.

@@ -4,21 +4,23 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{Command, NodeSpec, Refusal};
+use control::{Command, Event, NodeSpec, Refusal};
 use ownership::SessionId;
 use ownership::cluster_time::ClusterTime;
 use ownership::lease::{Ack, Holder, Renewal, Terms};
 use parking_lot::Mutex;
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use wire::lease::{NotRenewed, renewal_to_proto, renewed_from_proto};
 use wire::peer::peer_client::PeerClient;
 
 use crate::clock;
 use crate::desk::Desk;
+use crate::events::Events;
 use crate::ingress::Ingress;
 use crate::leader::terms_of;
 use crate::owner::Owner;
 use crate::propose::{NotProposed, Proposer};
+use crate::refusals::Refusals;
 use crate::replica::Replica;
 use crate::views::Views;
 
@@ -27,6 +29,30 @@ const OPEN_AGAIN: Duration = Duration::from_millis(200);
 
 /// Acknowledgements that may wait to be read.
 const ACKS_MAX: usize = 64;
+
+/// How far a process's life in the cluster has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// The node belongs to no cluster yet.
+    Unborn,
+    /// It has asked the log for a session, or is about to.
+    Opening,
+    /// The log has this session.
+    Living(SessionId),
+    /// It opens no session any more.
+    Over,
+}
+
+/// How far a planned exit has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Nobody asked for one.
+    None,
+    /// The node owns nothing any more, and is about to say so: no session is opened after the one that lives.
+    Leaving,
+    /// It has said what there was to say. A session that lives still is renewed no more.
+    Left,
+}
 
 /// Everything a session needs of its node.
 #[derive(Clone)]
@@ -49,25 +75,37 @@ pub struct Life {
     pub desk: Arc<Desk>,
     /// Cluster time, shared with the leader's part of this node.
     pub time: Arc<Mutex<ClusterTime>>,
+    /// What happened is told here.
+    pub events: Arc<Events>,
+    /// Whom this node may not be.
+    pub refusals: Arc<Refusals>,
+    /// Where this life stands, for whoever ends it.
+    pub phase: watch::Sender<Phase>,
+    /// Whether it is to end.
+    pub exit: watch::Receiver<Exit>,
 }
 
 impl Life {
-    /// Lives one session after another, for as long as the process does.
+    /// Lives one session after another, for as long as the process does or until it is to leave.
     pub async fn run(self) {
         let mut session = SessionId { node: self.spec.id, nonce: self.nonce, counter: 1 };
-        loop {
+        // Said before the exit is looked at, as whoever leaves looks the other way round: one of the two sees the other.
+        self.phase.send_replace(Phase::Opening);
+        while *self.exit.borrow() == Exit::None {
             self.open(session).await;
             session = self.live(session).await;
         }
+        self.phase.send_replace(Phase::Over);
     }
 
-    /// Proposes the session until the log has it.
+    /// Proposes the session until the log has it. A node that leaves gives up between two proposals, never within one:
+    /// what was proposed must be seen to its end.
     async fn open(&self, session: SessionId) {
         self.replica.expect(session);
         let node = Box::new(self.spec.clone());
         let command = Command::OpenSession { session, node };
         let mut told = None;
-        while !self.lives(session) {
+        while !self.lives(session) && *self.exit.borrow() == Exit::None {
             match self.proposer.propose(&command).await {
                 Ok(_) => self.seen(session).await,
                 Err(error) => {
@@ -110,22 +148,28 @@ impl Life {
         let mut holder = Holder::new(session, self.terms(), clock::now());
         let (acks, mut heard) = mpsc::channel(ACKS_MAX);
         let mut changes = self.views.changes();
-        self.ingress.begin_emergency();
-        while self.lives(session) {
+        let mut exit = self.exit.clone();
+        if self.lives(session) {
+            self.phase.send_replace(Phase::Living(session));
+            self.ingress.begin_emergency();
+        }
+        while self.lives(session) && *exit.borrow_and_update() != Exit::Left {
             while let Some(renewal) = holder.poll_renewal(self.map_version(), Some(clock::wall())) {
                 self.send(renewal, acks.clone());
             }
-            if let Some(at) = holder.poll_lapsed() {
-                tracing::warn!(?session, ?at, "lease_lapsed");
+            if holder.poll_lapsed().is_some() {
+                self.events.tell(Event::LeaseLapsed { session });
             }
             let Some(timeout) = holder.poll_timeout() else { break };
             tokio::select! {
                 biased;
                 changed = changes.changed() => if changed.is_err() { break },
+                Ok(()) = exit.changed() => {}
                 Some(ack) = heard.recv() => self.handle_ack(&mut holder, &ack),
                 () = tokio::time::sleep(timeout.since(clock::now()).into()) => holder.handle_timeout(clock::now()),
             }
         }
+        self.phase.send_replace(Phase::Opening);
         let next = holder.handle_session_dead();
         // Whoever lived by the session's lease does not any more.
         self.owner.set_lease(holder.bound());

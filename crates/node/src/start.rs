@@ -11,7 +11,6 @@ use ownership::{LeaseBound, SessionId};
 use parking_lot::Mutex;
 use ring::NodeId;
 use tokio::net::{TcpListener, UdpSocket};
-use tokio::sync::broadcast;
 use tokio::task::JoinSet;
 use wire::peer::control_server::ControlServer;
 use wire::peer::peer_server::PeerServer;
@@ -20,6 +19,7 @@ use wire::peer::raft_server::RaftServer;
 use crate::cluster::{ClusterId, ClusterName, NameError, NodeName};
 use crate::config::{Advertise, Config, Founding, Place};
 use crate::control_service::ControlService;
+use crate::events::Events;
 use crate::founding::{Founder, Meeting};
 use crate::gossip::{self, GossipHandle, Identity, Incarnation};
 use crate::ingress::Ingress;
@@ -29,11 +29,13 @@ use crate::owner::Owner;
 use crate::peer::{Links, PeerService};
 use crate::propose::Proposer;
 use crate::raft::{self, Dial, Door, Journal, RaftNode, RaftService};
+use crate::refusals::Refusals;
 use crate::replica::{Driven, Followers, Replica};
 use crate::secret::Secrets;
-use crate::session::Life;
+use crate::session::{Exit, Life, Phase};
 use crate::transport::{self, Credentials, Dialler, Incoming};
 use crate::views::Views;
+use crate::watch;
 
 /// The journal's cell that counts how often this node started.
 const BOOTS: &str = "boots";
@@ -50,6 +52,8 @@ struct Oneself {
     secrets: Secrets,
     credentials: Arc<Credentials>,
     dialler: Dialler,
+    events: Arc<Events>,
+    refusals: Arc<Refusals>,
 }
 
 impl Node {
@@ -61,18 +65,23 @@ impl Node {
     pub async fn start(config: Config) -> Result<Arc<Node>, StartError> {
         let me = remember(&config).await?;
         let followers = followers(me.spec.id, &me.dialler);
-        let replica = Arc::new(Replica::new(followers.clone(), config.bounds.keys_max));
+        let replica = Arc::new(Replica::new(followers.clone(), config.bounds.keys_max, Arc::clone(&me.events)));
         let gossip = gossip_of(&config, &me).await?;
         let mut tasks = JoinSet::new();
-        let (gossip, events) = gossip::start(udp(config.peer.udp)?, gossip)
+        let (gossip, noticed) = gossip::start(udp(config.peer.udp)?, gossip)
             .map_err(|error| not_advertised(&config.advertise.peer, error))?;
-        tasks.spawn(tell_gossip(events));
+        tasks.spawn(watch::gossip(noticed, Arc::clone(&me.events), Arc::clone(&me.refusals)));
         let gossip = Arc::new(gossip);
 
         let door = Door::held();
         let raft_service = door.service();
-        let (incoming, _) = transport::listen(tcp(config.peer.tcp)?, Arc::clone(&me.credentials));
+        let told = Some(Arc::clone(&me.refusals));
+        let (incoming, _) = transport::listen_telling(tcp(config.peer.tcp)?, Arc::clone(&me.credentials), told);
         let raft = raft_of(&me, &replica, door.clone()).await?;
+        if replica.genesis().borrow().is_some() {
+            // What the journal held has been applied by now; whatever follows is news.
+            replica.tell_from_now_on();
+        }
         let connections = incoming.connections();
         let control = ControlService { founder: Arc::clone(&me.founder), raft: raft.clone() };
         tasks.spawn(serve_peers(incoming, raft_service, PeerService::of(&followers), control));
@@ -81,8 +90,20 @@ impl Node {
         let name = config.name.clone();
         let cluster = config.founding.name.clone();
         let bounds = config.bounds;
-        let doing =
-            Doing { followers: &followers, replica: &replica, raft: &raft, door, proposer: &proposer, gossip: &gossip };
+        let (credentials, events, refusals) =
+            (Arc::clone(&me.credentials), Arc::clone(&me.events), Arc::clone(&me.refusals));
+        let (said, phase) = tokio::sync::watch::channel(Phase::Unborn);
+        let exit = tokio::sync::watch::Sender::new(Exit::None);
+        let doing = Doing {
+            followers: &followers,
+            replica: &replica,
+            raft: &raft,
+            door,
+            proposer: &proposer,
+            gossip: &gossip,
+            phase: said,
+            exit: exit.subscribe(),
+        };
         doing.spawn(&mut tasks, me, config.seeds, config.founding);
         Ok(Arc::new(Node::of(Parts {
             name,
@@ -94,6 +115,11 @@ impl Node {
             proposer,
             gossip,
             connections,
+            credentials,
+            events,
+            refusals,
+            phase,
+            exit,
             tasks,
         })))
     }
@@ -107,6 +133,8 @@ struct Doing<'n> {
     door: Door,
     proposer: &'n Arc<Proposer>,
     gossip: &'n Arc<GossipHandle>,
+    phase: tokio::sync::watch::Sender<Phase>,
+    exit: tokio::sync::watch::Receiver<Exit>,
 }
 
 impl Doing<'_> {
@@ -123,8 +151,19 @@ impl Doing<'_> {
             gossip: Arc::clone(self.gossip),
             seeds,
             spec: me.spec.clone(),
+            founders: founding.founders.clone(),
+            refusals: Arc::clone(&me.refusals),
         };
         tasks.spawn(meeting.run());
+        tasks.spawn(watch::leader(raft.clone(), Arc::clone(&me.events)));
+        tasks.spawn(watch::clocks(Arc::clone(&owner), Arc::clone(&me.events)));
+        tasks.spawn(watch::map(Arc::clone(&views), Arc::clone(self.gossip)));
+        tasks.spawn(watch::genesis(
+            founding.clone(),
+            Arc::clone(&replica),
+            Arc::clone(&views),
+            Arc::clone(&me.refusals),
+        ));
         let time = Arc::new(Mutex::new(ClusterTime::unknown()));
         let leader = Leader {
             raft: raft.clone(),
@@ -139,7 +178,10 @@ impl Doing<'_> {
         tasks.spawn(leader.run());
         tasks.spawn(sweep(Arc::clone(&replica), Arc::clone(&owner)));
         let (spec, nonce, proposer) = (me.spec, rand::random(), Arc::clone(self.proposer));
-        tasks.spawn(live(Life { spec, nonce, proposer, replica, owner, ingress, views, desk, time }, raft));
+        let (events, refusals, phase, exit) = (me.events, me.refusals, self.phase, self.exit);
+        let life =
+            Life { spec, nonce, proposer, replica, owner, ingress, views, desk, time, events, refusals, phase, exit };
+        tasks.spawn(live(life, raft));
     }
 }
 
@@ -149,10 +191,12 @@ async fn remember(config: &Config) -> Result<Oneself, StartError> {
     let founder = Arc::new(Founder::remember(config, &journal, &spec).await?);
     let name = named("cluster.name", &config.founding.name, ClusterName::new)?;
     let cluster = ClusterId { name, uuid: founder.uuid() };
-    let secrets = Secrets::new(config.secret.clone());
+    let secrets = config.secrets.clone();
     let credentials = Arc::new(Credentials::new(spec.id, cluster.clone(), secrets.clone()));
-    let dialler = Dialler::new(Arc::clone(&credentials));
-    Ok(Oneself { journal, spec, founder, cluster, secrets, credentials, dialler })
+    let events = Arc::<Events>::default();
+    let refusals = Arc::new(Refusals::new(Arc::clone(&events)));
+    let dialler = Dialler::new(Arc::clone(&credentials)).telling(Arc::clone(&refusals));
+    Ok(Oneself { journal, spec, founder, cluster, secrets, credentials, dialler, events, refusals })
 }
 
 async fn gossip_of(config: &Config, me: &Oneself) -> Result<gossip::Config, StartError> {
@@ -258,28 +302,21 @@ async fn serve_peers(incoming: Incoming, raft: RaftServer<RaftService>, peers: P
     }
 }
 
-/// What gossip notices, for the log; it decides nothing.
-async fn tell_gossip(mut events: broadcast::Receiver<gossip::Event>) {
-    loop {
-        match events.recv().await {
-            Ok(event) => tracing::info!(?event, "gossip"),
-            Err(broadcast::error::RecvError::Lagged(missed)) => tracing::debug!(missed, "gossip events"),
-            Err(broadcast::error::RecvError::Closed) => return,
-        }
-    }
-}
-
 /// Lives once the cluster is founded, and no longer than consensus runs here: a node that hears no more who was appointed
 /// decides nothing from then on.
 async fn live(life: Life, raft: RaftNode) {
     let mut genesis = life.replica.genesis();
     let owner = Arc::clone(&life.owner);
+    let mut fatal = life.refusals.fatal();
     let lived = async {
         if genesis.wait_for(Option::is_some).await.is_ok() {
             life.run().await;
         }
     };
     tokio::select! {
+        biased;
+        // A node that must not go on opens no session, and renews none.
+        Ok(_) = fatal.wait_for(Option::is_some) => {}
         () = lived => {}
         why = raft.stopped() => tracing::error!(why, "consensus has stopped on this node; it decides nothing any more"),
     }

@@ -209,10 +209,10 @@ fn another_list_is_refused_by_name() {
     assert_eq!(answer(&mut other, &request), PromiseAnswer::WrongFounders);
     let refusal = PromiseReply { from: voter(2), nonce: 1, answer: PromiseAnswer::WrongFounders };
     first.handle_reply(refusal, Moment::ZERO);
-    assert_eq!(first.poll_notice(), Some(Notice::WrongFounders { name: "n2".into() }));
+    assert_eq!(first.poll_notice(), Some(Notice::WrongFounders { name: "n2".into(), founded: false }));
     let told = Hello { cluster: Some(birth(9, 1, &[1, 2])), ..first.hello() };
     other.handle_hello(told, Moment::ZERO);
-    assert_eq!(other.poll_notice(), Some(Notice::WrongFounders { name: "n1".into() }));
+    assert_eq!(other.poll_notice(), Some(Notice::WrongFounders { name: "n1".into(), founded: true }));
     assert_eq!(other.poll_outcome(), None);
 }
 

@@ -15,6 +15,7 @@ use super::error::{DialError, HandshakeError};
 use super::handshake;
 use super::stream::PeerStream;
 use super::{PING_EVERY, PING_TIMEOUT};
+use crate::refusals::Refusals;
 
 /// How long a connection may take to be made: name, TCP and handshake each at most this long.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
@@ -24,12 +25,18 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 pub struct Dialler {
     credentials: Arc<Credentials>,
     counters: Arc<Counters>,
+    refusals: Option<Arc<Refusals>>,
 }
 
 impl Dialler {
     /// A dialler that shows `credentials`.
     pub fn new(credentials: Arc<Credentials>) -> Dialler {
-        Dialler { credentials, counters: Arc::default() }
+        Dialler { credentials, counters: Arc::default(), refusals: None }
+    }
+
+    /// The same dialler, which tells whom it does not come to talk to.
+    pub(crate) fn telling(self, refusals: Arc<Refusals>) -> Dialler {
+        Dialler { refusals: Some(refusals), ..self }
     }
 
     /// The totals of this dialler and its clones.
@@ -67,6 +74,9 @@ impl Dialler {
         match &outcome {
             Ok(_) => self.counters.count_made(),
             Err(error) => self.counters.count_failed(error.reason()),
+        }
+        if let Some(refusals) = &self.refusals {
+            refusals.handle_dialled(address, outcome.as_ref().map(|_| ()));
         }
         outcome
     }

@@ -21,6 +21,7 @@ use super::handshake;
 use super::stream::{PeerStream, Until};
 use crate::clock;
 use crate::quiet::Quiet;
+use crate::refusals::Refusals;
 
 /// How long a caller may take over its handshake. Then it is hung up on.
 pub const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(2);
@@ -89,6 +90,15 @@ impl Connections {
 /// Starts to accept peers on `listener`, inside the current tokio runtime. Who fails is counted and, once in a while, logged
 /// with address and reason.
 pub fn listen(listener: TcpListener, credentials: Arc<Credentials>) -> (Incoming, Arc<Counters>) {
+    listen_telling(listener, credentials, None)
+}
+
+/// The same, telling who is refused for a reason that stays.
+pub(crate) fn listen_telling(
+    listener: TcpListener,
+    credentials: Arc<Credentials>,
+    told: Option<Arc<Refusals>>,
+) -> (Incoming, Arc<Counters>) {
     let counters = Arc::<Counters>::default();
     let (made, ready) = mpsc::channel(READY_MAX);
     let connections = Connections(watch::Sender::new(false));
@@ -101,6 +111,7 @@ pub fn listen(listener: TcpListener, credentials: Arc<Credentials>) -> (Incoming
         handshakes: JoinSet::new(),
         order: VecDeque::new(),
         refusals: Quiet::new(),
+        told,
     };
     let task = tokio::spawn(door.run());
     (Incoming { ready, connections, task }, counters)
@@ -118,6 +129,7 @@ struct Door {
     /// Those that run, oldest first.
     order: VecDeque<(AbortHandle, SocketAddr)>,
     refusals: Quiet<Reason>,
+    told: Option<Arc<Refusals>>,
 }
 
 impl Door {
@@ -152,7 +164,13 @@ impl Door {
     fn conclude(&mut self, outcome: Result<Outcome, JoinError>) {
         match outcome {
             Ok((address, Ok(stream))) => self.hand_over(stream, address),
-            Ok((address, Err(error))) => self.refuse(address, error.reason(), &error),
+            Ok((address, Err(error))) => {
+                if let Some(told) = &self.told {
+                    // The port that a caller calls from is new each time.
+                    told.handle_refused(&address.ip().to_string(), &error);
+                }
+                self.refuse(address, error.reason(), &error);
+            }
             Err(error) if error.is_cancelled() => {}
             Err(error) => std::panic::resume_unwind(error.into_panic()),
         }
@@ -169,7 +187,8 @@ impl Door {
     fn refuse(&mut self, address: SocketAddr, reason: Reason, error: &dyn std::fmt::Display) {
         self.counters.count_failed(reason);
         if self.refusals.lets(reason, clock::now()) {
-            tracing::warn!(%address, reason = reason.as_str(), %error, "a peer connection was refused");
+            // What stays until somebody acts is told as an event, once for each peer.
+            tracing::debug!(%address, reason = reason.as_str(), %error, "a peer connection was refused");
         }
     }
 }

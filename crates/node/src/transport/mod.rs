@@ -18,6 +18,7 @@ pub use credentials::Credentials;
 pub use dialler::{CONNECT_TIMEOUT, Dialler};
 pub use error::{DialError, HandshakeError, Reason};
 pub use hello::{SPOKEN, Versions};
+pub(crate) use listener::listen_telling;
 pub use listener::{Connections, HANDSHAKE_TIMEOUT, HANDSHAKES_MAX, Incoming, READY_MAX, listen};
 pub use stream::{Peer, PeerStream};
 

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use limits::Span;
-use node::config::{Advertise, Bounds, Config, Founding, PeerSockets, Place};
-use node::secret::ClusterSecret;
+use node::config::{Advertise, Bounds, Config, Founding, Given, PeerSockets, Place};
+use node::secret::{ClusterSecret, Secrets};
 use node::{AskedId, Decision, Node, Question, Reason};
 use ownership::lease::Terms;
 use policy::Attributes;
@@ -41,12 +41,13 @@ fn config(directory: &Path) -> Config {
         peer: PeerSockets { tcp, udp },
         advertise: Advertise { peer: peer.to_string(), api: "127.0.0.1:1".to_owned(), admin: "127.0.0.1:2".to_owned() },
         seeds: Vec::new(),
-        secret: ClusterSecret::new(&[9; 32]).unwrap(),
+        secrets: Secrets::new(ClusterSecret::new(&[9; 32]).unwrap()),
         founding: Founding {
             name: "life".to_owned(),
             founders: vec!["n1".to_owned()],
             terms: Terms::DEFAULT,
             partitions: PartitionCount::new(16).unwrap(),
+            given: Given::ALL,
             policies: vec![POLICY.to_owned()],
         },
         bounds: Bounds::default(),
