@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Result, bail};
 
 use crate::layering::PURE;
-use crate::{layering, licences, shell, tidy};
+use crate::machine::DidNotRun;
+use crate::{chaos, layering, licences, shell, tidy};
 
 /// How much of the chain runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,6 +47,8 @@ const CHAIN: &[Step] = &[
     Step { name: "pure tests", claim: "the crates that decide, decide right", paces: QUICK, run: pure_tests },
     Step { name: "tests", claim: "every test passes", paces: FULL, run: all_tests },
     Step { name: "doc tests", claim: "every example in the docs holds", paces: FULL, run: doc_tests },
+    Step { name: "chaos", claim: "what breaks, breaks as documented", paces: FULL, run: chaos_suite },
+    Step { name: "compose", claim: "the compose cluster stays exact", paces: FULL, run: compose_scenario },
     Step { name: "release", claim: "the build that the README begins with", paces: CI, run: |root, _| release(root) },
 ];
 
@@ -55,7 +58,8 @@ struct Need {
     remedy: &'static str,
 }
 
-/// All that the tests need from outside, Rust itself apart.
+/// All that must be there, Rust itself apart. The suites at the end of the chain ask for more, and say so where they did
+/// not run; see [`DidNotRun`].
 const NEEDS: &[Need] = &[
     Need { call: &["cargo", "fmt", "--version"], remedy: "rustfmt is missing: rustup component add rustfmt" },
     Need { call: &["cargo", "clippy", "--version"], remedy: "clippy is missing: rustup component add clippy" },
@@ -81,28 +85,55 @@ fn check_needs(needs: &[Need]) -> Result<()> {
     Ok(())
 }
 
+/// How a step ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ending {
+    Held,
+    Failed,
+    /// The machine lacks something; that is no failure, and never counts as success.
+    DidNotRun,
+}
+
 /// Runs these steps and returns the names of those that failed. The last line is cargo test's.
 fn run_steps<'a>(steps: impl Iterator<Item = &'a Step>, root: &Path) -> Vec<&'static str> {
     let began = Instant::now();
     let mut tally = Tally::default();
-    let failed: Vec<_> = steps.filter(|step| !passes(step, root, &mut tally)).map(|step| step.name).collect();
-    if !failed.is_empty() {
-        println!("xtask: failed: {}", failed.join(", "));
+    let endings: Vec<_> = steps.map(|step| (step.name, carry_out(step, root, &mut tally))).collect();
+    let those = |which: Ending| -> Vec<&'static str> {
+        endings.iter().filter(|(_, ending)| *ending == which).map(|(name, _)| *name).collect()
+    };
+    let (failed, left_out) = (those(Ending::Failed), those(Ending::DidNotRun));
+    for (word, names) in [("did not run", &left_out), ("failed", &failed)] {
+        if !names.is_empty() {
+            println!("xtask: {word}: {}", names.join(", "));
+        }
     }
     println!("{}", closing_line(failed.is_empty(), &tally, began.elapsed()));
     failed
 }
 
-fn passes(step: &Step, root: &Path, tally: &mut Tally) -> bool {
+fn carry_out(step: &Step, root: &Path, tally: &mut Tally) -> Ending {
     println!("xtask: {}: {} ...", step.name, step.claim);
     let began = Instant::now();
     let outcome = (step.run)(root, tally);
     let time = began.elapsed().as_secs_f64();
-    match &outcome {
-        Ok(()) => println!("xtask: {}: ok, {time:.1} s", step.name),
-        Err(error) => println!("xtask: {}: FAILED, {time:.1} s: {error:#}", step.name),
+    match outcome {
+        Ok(()) => {
+            println!("xtask: {}: ok, {time:.1} s", step.name);
+            Ending::Held
+        }
+        Err(error) => match error.downcast::<DidNotRun>() {
+            Ok(reason) => {
+                println!("xtask: {}: {reason}", step.name);
+                tally.ignored += 1;
+                Ending::DidNotRun
+            }
+            Err(error) => {
+                println!("xtask: {}: FAILED, {time:.1} s: {error:#}", step.name);
+                Ending::Failed
+            }
+        },
     }
-    outcome.is_ok()
 }
 
 /// In the form of cargo test, so that whatever reads the last line of that can read the last line of this.
@@ -148,6 +179,14 @@ fn tests(root: &Path, packages: &[&str], tally: &mut Tally) -> Result<()> {
 /// Apart from the other tests, since cargo-nextest does not run them.
 fn doc_tests(root: &Path, tally: &mut Tally) -> Result<()> {
     counted(&mut shell::cargo(root, &["test", "--workspace", "--doc", "--quiet", "--no-fail-fast"]), tally)
+}
+
+fn chaos_suite(root: &Path, tally: &mut Tally) -> Result<()> {
+    chaos::run(root, &[], |line| tally.add_line(line))
+}
+
+fn compose_scenario(root: &Path, tally: &mut Tally) -> Result<()> {
+    chaos::compose(root, |line| tally.add_line(line))
 }
 
 fn release(root: &Path) -> Result<()> {
@@ -240,6 +279,14 @@ mod tests {
     }
 
     #[test]
+    fn a_step_that_the_machine_has_not_the_means_for_neither_fails_nor_passes() {
+        let step = Step { name: "", claim: "", paces: EVERY, run: |_, _| Err(DidNotRun("no engine".into()).into()) };
+        let mut tally = Tally::default();
+        assert_eq!(carry_out(&step, Path::new("."), &mut tally), Ending::DidNotRun);
+        assert_eq!(tally, Tally { passed: 0, failed: 0, ignored: 1 });
+    }
+
+    #[test]
     fn what_is_missing_is_said_before_anything_runs() {
         let needs = [Need { call: &["ringfence-has-no-such-program"], remedy: "make one" }];
         assert_eq!(check_needs(&needs).unwrap_err().to_string(), "make one");
@@ -251,7 +298,8 @@ mod tests {
             CHAIN.iter().filter(|step| step.paces.contains(&pace)).map(|step| step.name).collect()
         };
         assert_eq!(names(Pace::Quick), ["fmt", "layering", "tidy", "pure tests"]);
-        assert_eq!(names(Pace::Full), ["fmt", "layering", "tidy", "licences", "clippy", "tests", "doc tests"]);
+        let full = ["fmt", "layering", "tidy", "licences", "clippy", "tests", "doc tests", "chaos", "compose"];
+        assert_eq!(names(Pace::Full), full);
         assert!(names(Pace::Ci).ends_with(&["release"]));
     }
 }

@@ -1,11 +1,14 @@
 //! The project's errands. `cargo xtask test` is the one command that says whether the tree is sound; the others are
-//! its gates by themselves, and the benches. Each errand is a module; this file only picks one.
+//! its gates and suites by themselves, the benches, and the image. Each errand is a module; this file only picks one.
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a tool that talks to a terminal")]
 
 mod bench;
 mod chain;
+mod chaos;
+mod image;
 mod layering;
 mod licences;
+mod machine;
 mod shell;
 mod spdx;
 mod tidy;
@@ -27,7 +30,10 @@ usage: cargo xtask <errand>
   layering        who depends on whom, against the table that ARCHITECTURE.md quotes
   tidy            module heads, dead files, long functions, banned words, stray bytes
   licences        every dependency's licence, against the list; cargo-deny too, where it is installed
-  bench           run the benches and print their ratios";
+  bench           run the benches and print their ratios
+  chaos [WORDS]   build the nodes and the chaos suite, and run it; WORDS are the suite's own, `run` without any
+  compose         the same nodes in containers, by the compose file that users start; needs a Docker engine
+  image           ringfence:local, the image of a release build; needs a Docker engine";
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -52,6 +58,9 @@ fn run(words: &[&str], root: &Path) -> Result<bool> {
         ["tidy"] => tidy::run(root).map(|()| true),
         ["licences"] => licences::run(root).map(|()| true),
         ["bench"] => bench::run(root).map(|()| true),
+        ["chaos", words @ ..] => chaos::run(root, words, |_| ()).map(|()| true),
+        ["compose"] => chaos::compose(root, |_| ()).map(|()| true),
+        ["image"] => image::run(root).map(|()| true),
         ["help" | "--help" | "-h"] => {
             println!("{USAGE}");
             Ok(true)

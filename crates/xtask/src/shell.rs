@@ -2,7 +2,7 @@
 //! and shown unchanged.
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
@@ -12,6 +12,17 @@ pub fn cargo(root: &Path, words: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(words).current_dir(root);
     command
+}
+
+/// The folder that cargo builds into.
+///
+/// # Errors
+/// When cargo cannot say.
+pub fn target(root: &Path) -> Result<PathBuf> {
+    let metadata = answer(&mut cargo(root, &["metadata", "--no-deps", "--format-version", "1"]))
+        .context("cargo metadata has no answer; `cargo metadata` by itself says why")?;
+    let metadata: serde_json::Value = serde_json::from_str(&metadata)?;
+    Ok(metadata["target_directory"].as_str().context("cargo metadata names no `target_directory`")?.into())
 }
 
 /// Runs to the end with our own stdout and stderr.
@@ -78,6 +89,12 @@ mod tests {
     fn a_program_that_fails_is_named_with_its_words() {
         let error = run_and_read(Command::new("sh").args(["-c", "exit 3"]), |_| ()).unwrap_err().to_string();
         assert!(error.starts_with("sh -c exit 3 ended with"), "{error}");
+    }
+
+    #[test]
+    fn cargo_says_where_this_very_test_was_built() {
+        let here = std::env::current_exe().unwrap();
+        assert!(here.starts_with(target(&crate::root()).unwrap()), "{here:?}");
     }
 
     #[test]
