@@ -163,6 +163,12 @@ impl Node {
         while self.unready().is_some() && changes.changed().await.is_ok() {}
     }
 
+    /// Changes whenever this node's view of the cluster did, and when it begins to leave: whoever follows its readiness looks
+    /// at [`Node::unready`] again.
+    pub fn changes(&self) -> watch::Receiver<u64> {
+        self.views.changes()
+    }
+
     /// Resolves once this node also knows an owner for every partition.
     pub async fn settled(&self) {
         self.ready().await;
