@@ -3,7 +3,10 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Arg, ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum};
+
+use crate::config::reference::default;
+use crate::config::table::{Kind, SETTINGS, Setting};
 
 /// A rate limiter that runs as a cluster and stays exact.
 #[derive(Debug, Parser)]
@@ -48,6 +51,11 @@ pub enum Output {
 pub enum Command {
     /// Run a whole cluster in this process, on loopback, in memory.
     Dev(Dev),
+    /// Run one node.
+    Serve(Told),
+    /// Look at what a node is told.
+    #[command(subcommand)]
+    Config(Config),
     /// Ask for one decision; exits with 3 when it is denied.
     Check(Check),
     /// Work on policies, in a file or on the cluster.
@@ -76,6 +84,83 @@ pub struct Dev {
     /// How many slices the key space has: a power of two, 1 to 4096.
     #[arg(long, default_value_t = 4096, value_name = "COUNT", hide = true)]
     pub partitions: u16,
+}
+
+/// `ringfence serve`: what a node is told by its command line.
+#[derive(Clone, Debug, Args)]
+pub struct Told {
+    /// The node's file; without this /etc/ringfence/ringfence.toml, if it is there.
+    #[arg(long, value_name = "FILE", env = "RINGFENCE_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// One flag per setting.
+    #[command(flatten)]
+    pub settings: SettingFlags,
+}
+
+/// The flags of the table of settings, by key.
+#[derive(Clone, Debug, Default)]
+pub struct SettingFlags(pub Vec<(&'static str, String)>);
+
+impl Args for SettingFlags {
+    fn augment_args(command: clap::Command) -> clap::Command {
+        SETTINGS.iter().filter(|setting| setting.is_open()).fold(command, |command, setting| command.arg(flag(setting)))
+    }
+
+    fn augment_args_for_update(command: clap::Command) -> clap::Command {
+        SettingFlags::augment_args(command)
+    }
+}
+
+impl FromArgMatches for SettingFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<SettingFlags, clap::Error> {
+        let said = |setting: &'static Setting| {
+            let text = matches.get_one::<String>(setting.key)?;
+            Some((setting.key, text.clone()))
+        };
+        Ok(SettingFlags(SETTINGS.iter().filter(|setting| setting.is_open()).filter_map(said).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = SettingFlags::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// What a setting is read from is the configuration's business, so every flag is a text here.
+fn flag(setting: &'static Setting) -> Arg {
+    let sentence = setting.doc.split_inclusive(". ").next().unwrap_or(setting.doc).trim_end().trim_end_matches('.');
+    let help = format!("{sentence} [env: {}] [default: {}]", setting.variable(), default(setting));
+    let arg = Arg::new(setting.key).long(setting.flag()).help(help).value_name(setting.kind.word());
+    let arg = arg.help_heading(format!("Settings: [{}]", setting.section()));
+    match setting.kind == Kind::Switch {
+        true => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
+        false => arg,
+    }
+}
+
+/// `ringfence config`
+#[derive(Debug, Subcommand)]
+pub enum Config {
+    /// Print what holds for every setting.
+    Show {
+        /// Also print where each value was said.
+        #[arg(long)]
+        origin: bool,
+        /// What the node would be told.
+        #[command(flatten)]
+        told: Told,
+    },
+    /// Look at everything that `serve` would start from, without starting.
+    Validate {
+        /// The node's file, as with --config.
+        #[arg(conflicts_with = "config")]
+        file: Option<PathBuf>,
+        /// What the node would be told.
+        #[command(flatten)]
+        told: Told,
+    },
+    /// Print the page that lists every setting, docs/configuration.md.
+    Reference,
 }
 
 /// `ringfence check`
@@ -152,7 +237,11 @@ fn attribute(text: &str) -> Result<(String, String), String> {
 }
 
 /// `250ms`, `20s`, `2min`; a number without a unit is refused.
-fn duration(text: &str) -> Result<Duration, String> {
+///
+/// # Errors
+///
+/// What was expected, in words.
+pub fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
     let number: u64 = number.parse().map_err(|_| format!("expected a time such as 250ms or 20s, found `{text}`"))?;

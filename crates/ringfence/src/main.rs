@@ -7,7 +7,12 @@
 mod calls;
 mod cli;
 mod commands;
+mod config;
 mod exit;
+mod logging;
+mod notify;
+mod ports;
+mod running;
 
 use clap::Parser as _;
 
@@ -28,6 +33,8 @@ fn main() -> std::process::ExitCode {
 fn run(cli: Cli) -> anyhow::Result<Exit> {
     match cli.command {
         Command::Dev(dev) => commands::dev::run(&dev),
+        Command::Serve(told) => commands::serve::run(&told),
+        Command::Config(config) => commands::config::run(&config, cli.output),
         Command::Check(check) => commands::check::run(&check, &cli.target, cli.output),
         Command::Policy(policy) => commands::policy::run(&policy, &cli.target, cli.output),
         Command::Cluster(cluster) => commands::cluster::run(&cluster, &cli.target, cli.output),

@@ -3,19 +3,16 @@
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, IsTerminal as _};
-use std::net::{Ipv4Addr, TcpListener, UdpSocket};
-use std::sync::Arc;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Duration;
 
 use anyhow::Context as _;
-use node::config::{Advertise, Bounds, Config, Founding, Given, PeerSockets, Place};
+use node::config::{Bounds, Config, Founding, Given, PeerSockets, Place};
 use node::secret::{ClusterSecret, Secrets};
-use node::{Node, StartError};
 use ownership::lease::Terms;
 use ring::PartitionCount;
-use server::{Access, Door, Settings, Sockets};
-use tokio::runtime::Runtime;
+use server::{Access, Settings};
 
 use crate::calls::Calls;
 use crate::cli::Dev;
@@ -23,6 +20,12 @@ use crate::commands::cluster::status_of;
 use crate::commands::policy::read_document;
 use crate::commands::put;
 use crate::exit::Exit;
+use crate::logging;
+use crate::ports::{Bound, Listen};
+use crate::running::Running;
+
+/// What is logged unless RINGFENCE_LOG says otherwise: the terminal is for the banner and the commands.
+const LOG_FILTER: &str = "warn";
 
 /// Worker threads per node: enough to answer while something else computes.
 const WORKERS_PER_NODE: usize = 2;
@@ -33,9 +36,6 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// Ports between one node's and the next one's.
 const PORTS_APART: u16 = 10;
 
-/// How often a port that is free for both TCP and UDP is looked for.
-const PEER_PORT_TRIES: u32 = 16;
-
 /// How long a killed node's threads may take to let go of its ports.
 const DEATH_WITHIN: Duration = Duration::from_secs(1);
 
@@ -44,7 +44,7 @@ const NODES_SHOWN: usize = 3;
 
 /// Runs the cluster until it is interrupted.
 pub fn run(dev: &Dev) -> anyhow::Result<Exit> {
-    start_logging();
+    logging::start(false, LOG_FILTER).context(Exit::BadConfig)?;
     let policies = policies_of(dev).map_err(|error| error.context(Exit::BadConfig))?;
     let Some(policies) = policies else { return Ok(Exit::BadConfig) };
     let mut cluster = Cluster::new(dev, policies).map_err(|error| error.context(Exit::BadConfig))?;
@@ -58,12 +58,6 @@ pub fn run(dev: &Dev) -> anyhow::Result<Exit> {
     put(&cluster.banner());
     cluster.obey(&commands());
     Ok(Exit::Ok)
-}
-
-fn start_logging() {
-    let filter = tracing_subscriber::EnvFilter::try_from_env("RINGFENCE_LOG")
-        .unwrap_or_else(|_| tracing_subscriber::EnvFilter::new("warn,openraft=off"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
 }
 
 /// The documents to found with; `None` when one of them is wrong, which has been said by then.
@@ -141,31 +135,12 @@ fn stop_on_signal(commands: &Sender<Command>) {
 
 struct Cluster {
     founders: Vec<String>,
-    /// Every node's ports; they stay the same when it comes back.
-    ports: BTreeMap<String, Ports>,
+    /// Where every node listens; that stays the same when it comes back.
+    ports: BTreeMap<String, Listen>,
     partitions: PartitionCount,
     policies: Vec<String>,
     secret: ClusterSecret,
     running: BTreeMap<String, Running>,
-}
-
-/// A node with the runtime it lives in; shutting the runtime down is its death.
-struct Running {
-    runtime: Runtime,
-    node: Arc<Node>,
-}
-
-#[derive(Clone, Copy, Default)]
-struct Ports {
-    api: u16,
-    peer: u16,
-    admin: u16,
-}
-
-struct Bound {
-    api: Door,
-    admin: Door,
-    peer: PeerSockets,
 }
 
 impl Cluster {
@@ -174,10 +149,10 @@ impl Cluster {
         anyhow::ensure!(last <= u32::from(u16::MAX), "--port {} leaves no room for {} nodes", dev.port, dev.nodes);
         let founders: Vec<_> = (1..=dev.nodes).map(|number| format!("n{number}")).collect();
         let ports = |index: u16| match dev.port {
-            0 => Ports::default(),
+            0 => listen(0, 0, 0),
             first => {
                 let api = first + PORTS_APART * index;
-                Ports { api, peer: api + 1, admin: api + 2 }
+                listen(api, api + 1, api + 2)
             }
         };
         Ok(Cluster {
@@ -192,47 +167,28 @@ impl Cluster {
 
     /// Takes a node's ports; where the system was to choose, they are known from then on.
     fn bind(&mut self, name: &str) -> anyhow::Result<Bound> {
-        let ports = *self.ports.get(name).with_context(|| format!("there is no node {name}"))?;
-        let door = |port: u16, what: &str| {
-            Door::bind((Ipv4Addr::LOCALHOST, port).into()).with_context(|| taken(name, what, port))
-        };
-        let (api, admin) = (door(ports.api, "API")?, door(ports.admin, "admin")?);
-        let peer = bind_peer(ports.peer).with_context(|| taken(name, "peer", ports.peer))?;
-        let chosen = Ports {
-            api: api.local_addr()?.port(),
-            peer: peer.tcp.local_addr()?.port(),
-            admin: admin.local_addr()?.port(),
-        };
-        self.ports.insert(name.to_owned(), chosen);
-        Ok(Bound { api, admin, peer })
+        let listen = *self.ports.get(name).with_context(|| format!("there is no node {name}"))?;
+        let bound = Bound::take(listen).with_context(|| format!("{name} does not get its ports; see --port"))?;
+        self.ports.insert(name.to_owned(), bound.addresses);
+        Ok(bound)
     }
 
     fn start(&mut self, name: &str, bound: Bound) -> anyhow::Result<()> {
         let config = self.config(name, bound.peer)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(WORKERS_PER_NODE)
-            .thread_name(name)
-            .enable_all()
-            .build()?;
-        let sockets = Sockets { api: bound.api, admin: bound.admin };
-        let node = runtime.block_on(async {
-            let node = Node::start(config).await?;
-            tokio::spawn(serve(node.clone(), sockets));
-            Ok::<_, StartError>(node)
-        })?;
-        self.running.insert(name.to_owned(), Running { runtime, node });
+        let settings = Settings { access: Access::open(), open_metrics: true };
+        let running = Running::start(config, bound.doors, settings, Some(WORKERS_PER_NODE))?;
+        self.running.insert(name.to_owned(), running);
         Ok(())
     }
 
     fn config(&self, name: &str, peer: PeerSockets) -> anyhow::Result<Config> {
         let ports = self.ports.get(name).with_context(|| format!("there is no node {name}"))?;
-        let advertise = Advertise { peer: address(ports.peer), api: address(ports.api), admin: address(ports.admin) };
         Ok(Config {
             name: name.to_owned(),
             data: Place::Memory,
             peer,
-            advertise,
-            seeds: self.ports.values().map(|ports| address(ports.peer)).collect(),
+            advertise: ports.advertised(),
+            seeds: self.ports.values().map(|ports| ports.peer.to_string()).collect(),
             secrets: Secrets::new(self.secret.clone()),
             founding: Founding {
                 name: "dev".to_owned(),
@@ -260,13 +216,13 @@ impl Cluster {
         let mut text = format!("ringfence {}: {} nodes, in memory\n\n", env!("CARGO_PKG_VERSION"), self.founders.len());
         let shown = || self.founders.iter().filter_map(|name| Some((name, self.ports.get(name)?)));
         for (name, ports) in shown().take(NODES_SHOWN) {
-            text.push_str(&format!("  {name}  api {}  admin {}\n", address(ports.api), address(ports.admin)));
+            text.push_str(&format!("  {name}  api {}  admin {}\n", ports.api, ports.admin));
         }
         if self.founders.len() > NODES_SHOWN {
             text.push_str(&format!("  and {} more; `status` lists them\n", self.founders.len() - NODES_SHOWN));
         }
         let api = |at: usize| {
-            shown().nth(at).or_else(|| shown().next()).map_or(String::new(), |(_, ports)| address(ports.api))
+            shown().nth(at).or_else(|| shown().next()).map_or(String::new(), |(_, ports)| ports.api.to_string())
         };
         text.push_str(&format!(
             r#"
@@ -306,7 +262,7 @@ Type status, kill n2, start n2, or stop.
             put("no node is running\n");
             return;
         };
-        match status_of(&Calls::to(&address(ports.admin))) {
+        match status_of(&Calls::to(&ports.admin.to_string())) {
             Ok(text) => put(&text),
             Err(error) => put(&format!("{error:#}\n")),
         }
@@ -335,34 +291,9 @@ Type status, kill n2, start n2, or stop.
     }
 }
 
-async fn serve(node: Arc<Node>, sockets: Sockets) {
-    let settings = Settings { access: Access::open(), open_metrics: true };
-    if let Err(error) = server::serve(node, sockets, settings).await {
-        tracing::error!(%error, "a front door is closed");
-    }
-}
-
-fn address(port: u16) -> String {
-    format!("127.0.0.1:{port}")
-}
-
-fn taken(name: &str, what: &str, port: u16) -> String {
-    format!("port-in-use: the {what} port {} of {name} cannot be taken; see --port", address(port))
-}
-
-/// One port number for TCP and UDP. Where the system chooses, what it gives to the one may be taken for the other: then
-/// it chooses again.
-fn bind_peer(port: u16) -> std::io::Result<PeerSockets> {
-    let mut tries = if port == 0 { PEER_PORT_TRIES } else { 1 };
-    loop {
-        tries -= 1;
-        let tcp = TcpListener::bind(("127.0.0.1", port))?;
-        match UdpSocket::bind(tcp.local_addr()?) {
-            Ok(udp) => return Ok(PeerSockets { tcp, udp }),
-            Err(_) if tries > 0 => {}
-            Err(error) => return Err(error),
-        }
-    }
+fn listen(api: u16, peer: u16, admin: u16) -> Listen {
+    let at = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    Listen { api: at(api), peer: at(peer), admin: at(admin) }
 }
 
 #[cfg(test)]

@@ -2,9 +2,11 @@
 
 pub mod check;
 pub mod cluster;
+pub mod config;
 pub mod dev;
 pub mod healthcheck;
 pub mod policy;
+pub mod serve;
 
 use std::io::Write as _;
 

@@ -1,0 +1,125 @@
+//! The cluster's secrets, read from where the settings say: at the start, and again when the operator asks for it.
+
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use node::secret::{ClusterSecret, Secrets};
+
+use crate::config::mistake::{Mistake, Wrong};
+use crate::config::settings::{ClusterSettings, Placed, SecretSource};
+
+/// The largest secret file that is read, in bytes. A larger one is not a secret but some other file.
+pub const SECRET_BYTES_MAX: u64 = 4096;
+
+/// Any user of the machine may read it.
+const READABLE_BY_ALL: u32 = 0o004;
+
+/// Reads the secrets; what deserves a warning goes into `warnings`.
+///
+/// # Errors
+///
+/// What is wrong with either of them. Nothing has changed.
+pub fn read(cluster: &ClusterSettings, warnings: &mut Vec<String>) -> Result<Secrets, Vec<Mistake>> {
+    let primary = one(&cluster.secret, warnings);
+    let accept = cluster.accept.as_ref().map(|source| one(source, warnings)).transpose();
+    match (primary, accept) {
+        (Ok(primary), Ok(None)) => Ok(Secrets::new(primary)),
+        (Ok(primary), Ok(Some(accept))) => Ok(Secrets::new(primary).and_accept(accept)),
+        (primary, accept) => Err([primary.err(), accept.err()].into_iter().flatten().collect()),
+    }
+}
+
+fn one(source: &SecretSource, warnings: &mut Vec<String>) -> Result<ClusterSecret, Mistake> {
+    match source {
+        SecretSource::Given(given) => secret(without_line_end(given.value.as_bytes()), given),
+        SecretSource::File(file) => {
+            let bytes = bytes_of(&file.value, warnings)
+                .map_err(|error| wrong(file, format!("{}: {error}", file.value.display())))?;
+            secret(without_line_end(&bytes), file)
+        }
+    }
+}
+
+fn secret<T>(bytes: &[u8], said: &Placed<T>) -> Result<ClusterSecret, Mistake> {
+    ClusterSecret::new(bytes).map_err(|error| wrong(said, error.to_string()))
+}
+
+fn wrong<T>(said: &Placed<T>, message: String) -> Mistake {
+    Wrong::new(format!("`{}`: {message}", said.key), "").at(said.origin.clone())
+}
+
+fn bytes_of(path: &Path, warnings: &mut Vec<String>) -> std::io::Result<Vec<u8>> {
+    let file = std::fs::File::open(path)?;
+    let mode = file.metadata()?.permissions().mode();
+    let mut bytes = Vec::new();
+    file.take(SECRET_BYTES_MAX + 1).read_to_end(&mut bytes)?;
+    if bytes.len() as u64 > SECRET_BYTES_MAX {
+        return Err(std::io::Error::other(format!("a secret has at most {SECRET_BYTES_MAX} bytes")));
+    }
+    if mode & READABLE_BY_ALL != 0 {
+        warnings
+            .push(format!("{}: every user of this machine can read this secret; chmod 600 ends that", path.display()));
+    }
+    Ok(bytes)
+}
+
+/// An editor or `echo` puts a line end there that nobody means.
+fn without_line_end(bytes: &[u8]) -> &[u8] {
+    let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+    bytes.strip_suffix(b"\r").unwrap_or(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::OpenOptionsExt as _;
+    use std::path::PathBuf;
+
+    use super::*;
+    use crate::config::mistake::Origin;
+
+    fn placed(path: PathBuf) -> SecretSource {
+        let key = "cluster.secret_file";
+        SecretSource::File(Placed { key, value: path, origin: Origin::Default(key) })
+    }
+
+    fn write(path: &Path, mode: u32, bytes: &[u8]) {
+        use std::io::Write as _;
+        let mut file = std::fs::OpenOptions::new().create(true).write(true).mode(mode).open(path).unwrap();
+        file.set_permissions(PermissionsExt::from_mode(mode)).unwrap();
+        file.write_all(bytes).unwrap();
+    }
+
+    #[test]
+    fn a_line_end_is_no_part_of_a_secret() {
+        assert_eq!(without_line_end(b"abc\n"), b"abc");
+        assert_eq!(without_line_end(b"abc\r\n"), b"abc");
+        assert_eq!(without_line_end(b"abc"), b"abc");
+        assert_eq!(without_line_end(b"\n\n"), b"\n");
+    }
+
+    #[test]
+    fn a_secret_that_everybody_can_read_is_taken_with_a_warning() {
+        let folder = tempfile::tempdir().unwrap();
+        let (private, public) = (folder.path().join("private"), folder.path().join("public"));
+        write(&private, 0o600, b"0123456789abcdef\n");
+        write(&public, 0o644, b"0123456789abcdef\n");
+        let mut warnings = Vec::new();
+        one(&placed(private), &mut warnings).unwrap();
+        assert_eq!(warnings, Vec::<String>::new());
+        one(&placed(public), &mut warnings).unwrap();
+        assert!(warnings[0].contains("public: every user of this machine"), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_secret_that_is_short_missing_or_something_else_is_refused_by_name() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("secret");
+        let refused = |path: &Path| one(&placed(path.to_owned()), &mut Vec::new()).unwrap_err().wrong.message;
+        assert!(refused(&path).contains("secret: No such file"), "{}", refused(&path));
+        write(&path, 0o600, b"0123456789abcde\n");
+        assert_eq!(refused(&path), "`cluster.secret_file`: the cluster secret has 15 bytes; at least 16 are needed");
+        write(&path, 0o600, &[7; 5000]);
+        assert!(refused(&path).contains("at most 4096 bytes"), "{}", refused(&path));
+    }
+}

@@ -1,0 +1,52 @@
+//! Log lines on stderr, as text or as JSON, with times in UTC as RFC 3339 has them.
+
+use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::ParseError;
+
+/// The variable that overrides which lines are written.
+pub const FILTER_VARIABLE: &str = "RINGFENCE_LOG";
+
+/// What consensus says of itself is for its developers: it is left out unless a filter names it.
+const ALWAYS: &str = "openraft=off";
+
+/// Which lines are written.
+///
+/// # Errors
+///
+/// The text is not a filter.
+pub fn filter(text: &str) -> Result<EnvFilter, ParseError> {
+    EnvFilter::builder().parse(format!("{ALWAYS},{text}"))
+}
+
+/// Begins to write log lines that pass `default`, or what the environment says instead.
+///
+/// # Errors
+///
+/// Neither is a filter.
+pub fn start(json: bool, default: &str) -> anyhow::Result<()> {
+    let text = std::env::var(FILTER_VARIABLE).ok().filter(|text| !text.is_empty());
+    let filter = match &text {
+        Some(text) => filter(text).map_err(|error| anyhow::anyhow!("{FILTER_VARIABLE}: `{text}`: {error}"))?,
+        None => filter(default)?,
+    };
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let ansi = std::io::IsTerminal::is_terminal(&std::io::stderr()) && std::env::var_os("NO_COLOR").is_none();
+    match json {
+        true => lines.json().flatten_event(true).init(),
+        false => lines.with_ansi(ansi).init(),
+    }
+    Ok(())
+}
+
+/// From now on a panic, in whatever thread or task, is a log line and the end of the process. A task of a node that has
+/// gone would leave a node behind that looks alive and no longer does part of its work; its lease is better left to run
+/// out. The process aborts, since whatever runs on its way out could rely on what was just found broken.
+pub fn end_on_panic() {
+    std::panic::set_hook(Box::new(|panic| {
+        let message = panic.payload_as_str().unwrap_or("no message");
+        let place = panic.location().map(ToString::to_string).unwrap_or_default();
+        let backtrace = std::backtrace::Backtrace::capture();
+        tracing::error!(place, %backtrace, "panic: {message}");
+        std::process::abort();
+    }));
+}

@@ -1,0 +1,56 @@
+//! A running node with the runtime that it lives in and its front doors: `serve` runs one, `dev` several.
+
+use std::io;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use node::config::Config;
+use node::{Node, StartError};
+use server::{Settings, Sockets};
+use tokio::runtime::{Builder, Runtime};
+use tokio::task::JoinHandle;
+
+/// A node; shutting its runtime down is as abrupt a death as one process can give it.
+#[derive(Debug)]
+pub struct Running {
+    /// Where everything of it runs.
+    pub runtime: Runtime,
+    /// The node.
+    pub node: Arc<Node>,
+    /// Its front doors; they end when one of them cannot be opened.
+    pub doors: JoinHandle<io::Result<()>>,
+}
+
+impl Running {
+    /// Starts a node on a runtime of its own, with `workers` threads or as many as there are cores.
+    ///
+    /// # Errors
+    ///
+    /// [`StartError`], or what the system says of threads. Nothing runs then.
+    pub fn start(
+        config: Config,
+        doors: Sockets,
+        settings: Settings,
+        workers: Option<usize>,
+    ) -> anyhow::Result<Running> {
+        let mut builder = Builder::new_multi_thread();
+        if let Some(workers) = workers {
+            builder.worker_threads(workers);
+        }
+        let runtime = builder.thread_name(&config.name).enable_all().build().context("no threads to run on")?;
+        let (node, doors) = runtime.block_on(async {
+            let node = Node::start(config).await?;
+            let doors = tokio::spawn(serve(Arc::clone(&node), doors, settings));
+            Ok::<_, StartError>((node, doors))
+        })?;
+        Ok(Running { runtime, node, doors })
+    }
+}
+
+async fn serve(node: Arc<Node>, doors: Sockets, settings: Settings) -> io::Result<()> {
+    let ended = server::serve(node, doors, settings).await;
+    if let Err(error) = &ended {
+        tracing::error!(%error, "a front door is closed");
+    }
+    ended
+}
