@@ -4,14 +4,11 @@
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
 use crate::http;
-
-/// How long anything that a cluster does by itself may take, on a machine that does much else.
-pub const PATIENCE: Duration = Duration::from_secs(30);
+use crate::patience::until;
 
 /// A running cluster.
 pub struct Dev {
@@ -45,9 +42,18 @@ impl Dev {
 
     /// Three nodes with this policy.
     pub fn start_with_policy(policy: &str) -> Dev {
-        let file = tempfile::NamedTempFile::new().unwrap();
-        std::fs::write(file.path(), policy).unwrap();
-        Dev::start_with(&[Path::new("--policy"), file.path()])
+        Dev::start_with_policies(&[policy.to_owned()])
+    }
+
+    /// Three nodes with these policies, one for each domain.
+    pub fn start_with_policies(policies: &[String]) -> Dev {
+        let folder = tempfile::tempdir().unwrap();
+        let files: Vec<_> = (0..policies.len()).map(|number| folder.path().join(format!("{number}.yaml"))).collect();
+        for (file, policy) in files.iter().zip(policies) {
+            std::fs::write(file, policy).unwrap();
+        }
+        let arguments: Vec<_> = files.iter().flat_map(|file| [Path::new("--policy"), file]).collect();
+        Dev::start_with(&arguments)
     }
 
     fn start_with(arguments: &[&Path]) -> Dev {
@@ -84,6 +90,16 @@ impl Dev {
         &self.nodes[number - 1].admin
     }
 
+    /// The process that runs all nodes.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends the process a signal, by its name.
+    pub fn signal(&self, name: &str) {
+        signal(self.pid(), name);
+    }
+
     /// Kills a node, as abruptly as the program can.
     pub fn kill(&mut self, name: &str) {
         self.type_line(&format!("kill {name}"));
@@ -115,31 +131,17 @@ impl Dev {
 
     /// Looks at the cluster from node `number` until `settled` says so; fails with the last look.
     pub fn wait_until(&self, number: usize, what: &str, settled: impl Fn(&Value) -> bool) -> Value {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let seen = http::try_get(self.admin(number), "/v1/cluster").map(|answer| answer.body);
-            match seen {
-                Some(cluster) if settled(&cluster) => return cluster,
-                seen => assert!(Instant::now() < until, "{what} did not come about; last seen: {seen:#?}"),
-            }
-            // Nothing announces a change over HTTP yet, so this looks again soon.
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        until(what, || match http::try_get(self.admin(number), "/v1/cluster").map(|answer| answer.body) {
+            Some(cluster) if settled(&cluster) => Ok(cluster),
+            seen => Err(seen),
+        })
     }
-}
 
-impl Dev {
     /// A check at a node whose front door may only be about to open: asked until it answers.
     pub fn check_until_answered(&self, number: usize, client: &str) -> Value {
-        let until = Instant::now() + PATIENCE;
-        loop {
-            let body = serde_json::json!({ "attributes": { "client": client } });
-            if let Some(answer) = http::try_post(self.api(number), "/v1/check", &body) {
-                return answer.body;
-            }
-            assert!(Instant::now() < until, "node {number} does not answer");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        let body = serde_json::json!({ "attributes": { "client": client } });
+        let answer = || http::try_post(self.api(number), "/v1/check", &body).ok_or("no answer");
+        until("an answer", answer).body
     }
 }
 
@@ -161,6 +163,12 @@ impl Drop for Dev {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+/// Sends a process a signal, by its name, through the shell's own `kill`: that one is everywhere.
+pub fn signal(pid: u32, name: &str) {
+    let sent = Command::new("sh").args(["-c", &format!("kill -{name} {pid}")]).status().unwrap();
+    assert!(sent.success(), "{name} reaches {pid}");
 }
 
 /// The node of this name in a cluster's status.

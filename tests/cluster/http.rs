@@ -41,6 +41,12 @@ pub fn get(address: &str, path: &str) -> Answer {
     try_get(address, path).unwrap_or_else(|| panic!("{address}{path} cannot be reached"))
 }
 
+/// The same by the bearer of a token.
+pub fn get_as(token: &str, address: &str, path: &str) -> Answer {
+    let request = agent().get(format!("http://{address}{path}")).header("authorization", format!("Bearer {token}"));
+    read(request.call()).unwrap_or_else(|| panic!("{address}{path} cannot be reached"))
+}
+
 pub fn try_post(address: &str, path: &str, body: &Value) -> Option<Answer> {
     read(agent().post(format!("http://{address}{path}")).content_type("application/json").send(body.to_string()))
 }
@@ -55,6 +61,12 @@ pub fn put_policy(address: &str, domain: &str, if_match: &str, document: &str) -
     read(request.send(document)).unwrap_or_else(|| panic!("{address} cannot be reached"))
 }
 
+pub fn put_policy_as(token: &str, address: &str, domain: &str, document: &str) -> Answer {
+    let request = agent().put(format!("http://{address}/v1/policies/{domain}")).header("if-match", "*");
+    read(request.header("authorization", format!("Bearer {token}")).send(document))
+        .unwrap_or_else(|| panic!("{address} cannot be reached"))
+}
+
 /// One check of a client in the default domain.
 pub fn check(address: &str, client: &str) -> Answer {
     check_with(address, &json!({ "attributes": { "client": client } }))
@@ -62,4 +74,11 @@ pub fn check(address: &str, client: &str) -> Answer {
 
 pub fn check_with(address: &str, body: &Value) -> Answer {
     post_text(address, "/v1/check", "application/json", &body.to_string())
+}
+
+/// A check by the bearer of a token.
+pub fn check_as(token: &str, address: &str, body: &Value) -> Answer {
+    let request = agent().post(format!("http://{address}/v1/check")).content_type("application/json");
+    read(request.header("authorization", format!("Bearer {token}")).send(body.to_string()))
+        .unwrap_or_else(|| panic!("{address} cannot be reached"))
 }

@@ -4,10 +4,15 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "tests")]
 
 mod bad_input;
+mod cancels;
 mod dev;
 mod exactness;
 mod failover;
+mod fixtures;
 mod grpc;
 mod http;
+mod labels;
+mod patience;
 mod policies;
 mod program;
+mod stopped;

@@ -1,0 +1,132 @@
+//! Metrics whose labels come from the configuration alone: a hundred thousand keys, and whatever else callers make up,
+//! add no series.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures_util::future::join_all;
+use serde_json::json;
+
+use crate::dev::Dev;
+use crate::exactness::POLICY;
+use crate::grpc::{patient_request, stream};
+use crate::http;
+
+/// Distinct keys asked.
+const KEYS: usize = 100_000;
+
+/// Checks in one batch.
+const BATCH: usize = 1_000;
+
+/// Every metric that there is, and what kind of number it is. Those of parts that are not built (moves, the store) are
+/// absent.
+const METRICS: [(&str, &str); 20] = [
+    ("ringfence_build_info", "gauge"),
+    ("ringfence_cancelled_charges", "counter"),
+    ("ringfence_checks", "counter"),
+    ("ringfence_decision_cost", "counter"),
+    ("ringfence_decision_duration_seconds", "histogram"),
+    ("ringfence_decisions", "counter"),
+    ("ringfence_degraded_decisions", "counter"),
+    ("ringfence_evictions", "counter"),
+    ("ringfence_forward_duration_seconds", "histogram"),
+    ("ringfence_forward_errors", "counter"),
+    ("ringfence_keys", "gauge"),
+    ("ringfence_lease_remaining_seconds", "gauge"),
+    ("ringfence_map_version", "gauge"),
+    ("ringfence_members", "gauge"),
+    ("ringfence_near_limit", "counter"),
+    ("ringfence_partitions", "gauge"),
+    ("ringfence_policy_apply", "counter"),
+    ("ringfence_policy_revision", "gauge"),
+    ("ringfence_table_full", "counter"),
+    ("ringfence_takeovers", "counter"),
+];
+
+fn scrape(dev: &Dev, node: usize) -> String {
+    let answer = http::get(dev.admin(node), "/metrics");
+    assert_eq!(answer.status, 200);
+    answer.body.as_str().unwrap().to_owned()
+}
+
+/// The series of a scrape: each name with its labels, without its value.
+fn series(text: &str) -> BTreeSet<String> {
+    let samples = text.lines().filter(|line| !line.starts_with('#'));
+    samples.map(|line| line.rsplit_once(' ').unwrap().0.to_owned()).collect()
+}
+
+fn types(text: &str) -> BTreeMap<&str, &str> {
+    text.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split_once(' ')).collect()
+}
+
+/// What callers can get wrong, at each node.
+fn nonsense(dev: &Dev, round: usize) {
+    for node in 1..=3 {
+        let word = format!("nonsense-{round}");
+        let post = |path: &str, body: &serde_json::Value| {
+            http::post_text(dev.api(node), path, "application/json", &body.to_string()).status
+        };
+        assert_eq!(post("/v1/check", &json!({ "domain": word, "attributes": {} })), 404);
+        assert_eq!(post("/v1/check", &json!({ word.as_str(): 1 })), 400);
+        assert_eq!(post("/v1/check", &json!({ "domain": "test", "attributes": { "kind": word } })), 200);
+        assert_eq!(post(&format!("/v1/{word}"), &json!({})), 404);
+        assert_eq!(http::get(dev.api(node), &format!("/{word}/{word}?{word}")).status, 404);
+        assert_eq!(http::post_text(dev.api(node), "/v1/check", &format!("text/{word}"), "{}").status, 415);
+        assert_eq!(http::get(dev.admin(node), &format!("/v1/policies/{word}")).status, 404);
+        assert_eq!(http::get(dev.admin(node), &format!("/{word}")).status, 404);
+    }
+}
+
+/// Asks every key of a range, dealt to all nodes.
+async fn ask_all(dev: &Dev, kind: &str, keys: std::ops::Range<usize>) {
+    let keys: Vec<_> = keys.collect();
+    let batches: Vec<Vec<_>> = keys
+        .chunks(BATCH)
+        .map(|keys| keys.iter().map(|key| patient_request(kind, &format!("key-{key}"))).collect())
+        .collect();
+    let dealt = (0..3).map(|node| batches.iter().skip(node).step_by(3).cloned().collect());
+    let streams = (1..=3).zip(dealt).map(|(node, batches)| stream(dev.api(node), batches, 2));
+    let decisions: Vec<_> = join_all(streams).await.into_iter().flatten().collect();
+    assert_eq!(decisions.len(), keys.len());
+    assert!(decisions.iter().all(|decision| !decision.degraded), "nothing is broken, so nothing may be degraded");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hundred_thousand_keys_and_much_nonsense_add_no_series() {
+    let dev = Dev::start_with_policy(POLICY);
+    // Each outcome that follows has been there once: admitted and refused, by the owner itself and by way of another.
+    for _ in 0..7 {
+        ask_all(&dev, "closed", 0..3 * BATCH).await;
+    }
+    nonsense(&dev, 0);
+    let before: Vec<_> = (1..=3).map(|node| series(&scrape(&dev, node))).collect();
+    assert!(before.iter().all(|series| (50..500).contains(&series.len())), "{:?}", before[0]);
+
+    ask_all(&dev, "closed", 0..KEYS).await;
+    for round in 1..20 {
+        nonsense(&dev, round);
+    }
+    for (node, before) in (1..=3).zip(&before) {
+        let text = scrape(&dev, node);
+        let after = series(&text);
+        let added: Vec<_> = after.difference(before).collect();
+        assert!(added.is_empty() && after.len() == before.len(), "n{node} has new series: {added:?}");
+        assert!(!text.contains("nonsense") && !text.contains("key-"), "callers' words are nobody's labels");
+    }
+    let asked: f64 = (1..=3).map(|node| value(&scrape(&dev, node), "ringfence_keys")).sum();
+    assert!(asked >= KEYS as f64, "the keys were there: {asked}");
+}
+
+/// The sum of all series of a name.
+fn value(text: &str, name: &str) -> f64 {
+    let samples = text.lines().filter(|line| line.split(['{', ' ']).next() == Some(name));
+    samples.map(|line| line.rsplit_once(' ').unwrap().1.parse::<f64>().unwrap()).sum()
+}
+
+#[test]
+fn every_metric_is_there_with_its_type_and_no_other() {
+    let dev = Dev::start();
+    http::check(dev.api(1), "somebody");
+    let text = scrape(&dev, 1);
+    assert_eq!(types(&text), BTreeMap::from(METRICS));
+    assert!(text.ends_with("# EOF\n"), "a scrape that broke off would not end so");
+}
