@@ -3,16 +3,22 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "tests")]
 
+mod access;
 mod bad_input;
 mod cancels;
+mod config;
 mod dev;
+mod events;
 mod exactness;
 mod failover;
 mod fixtures;
 mod grpc;
 mod http;
 mod labels;
+mod lifecycle;
 mod patience;
 mod policies;
 mod program;
+mod refusals;
+mod serve;
 mod stopped;
