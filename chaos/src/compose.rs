@@ -1,0 +1,372 @@
+//! The compose cluster, as a user starts it, and what becomes of its limits when containers die. Everything goes through
+//! what is published on the host: the program's commands, the admin API with the token, and a load over all three nodes.
+//! A story of acts, each of which holds or ends it; the cluster is taken down in any case.
+
+mod project;
+mod shared;
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result, bail, ensure};
+use limits::Span;
+use serde_json::json;
+use sim::judge::{Circumstances, Violation};
+use sim::{Clocks, Row, judge};
+
+use crate::admin::{Admin, Cluster};
+use crate::bounds::{LOOK_EVERY, OWNED_AGAIN, SETTLED_WITHIN};
+use crate::history_file;
+use crate::load::{Callers, Stream};
+use crate::serving::Serving;
+use crate::stalls::{Sleeper, Stalls};
+use crate::terms;
+use crate::watch::{Watch, seconds};
+
+use project::{NODES, Project, root};
+
+/// How long the engine may take to see what a node's health has become: its first looks, and three in a row.
+const HEALTH_WITHIN: Duration = Duration::from_secs(60);
+
+/// Keys of each limit in the load.
+const KEYS: usize = 6;
+
+/// How often each key is asked about.
+const EVERY: Duration = Duration::from_millis(100);
+
+/// How far off the edges of aligned windows may be: the cluster's time is the leader's, the watch is ours.
+const UNSURE: Span = Span::from_millis(250);
+
+/// An act that held.
+struct Act {
+    claim: &'static str,
+    took: Duration,
+    figures: String,
+}
+
+struct Story<'a> {
+    project: Project,
+    program: &'a Path,
+    out: &'a Path,
+    token: String,
+    acts: Vec<Act>,
+}
+
+/// Plays the story with this program in the image, and leaves a report, the history and, if it went wrong, the nodes' logs
+/// in `out`.
+///
+/// # Errors
+/// The act that did not hold, and why.
+pub fn run(program: &Path, out: &Path) -> Result<()> {
+    let began = Instant::now();
+    fs::create_dir_all(out).with_context(|| format!("making {}", out.display()))?;
+    let token = fs::read_to_string(token_file()).with_context(token_file)?.trim().to_owned();
+    let mut story = Story { project: Project::new()?, program, out, token, acts: Vec::new() };
+    let played = story.play();
+    if played.is_err() {
+        story.keep_logs();
+    }
+    let cleared = story.act("down leaves nothing behind", |story| {
+        let left = story.project.down()?;
+        ensure!(left.is_empty(), "left: {}", left.join(", "));
+        Ok(String::new())
+    });
+    let ended = played.and(cleared);
+    story.report(ended.is_ok())?;
+    let (passed, failed) = (story.acts.len(), usize::from(ended.is_err()));
+    let (word, time) = (if failed == 0 { "ok" } else { "FAILED" }, began.elapsed().as_secs_f64());
+    println!("test result: {word}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out; finished in {time:.2}s");
+    ended
+}
+
+impl Story<'_> {
+    fn play(&mut self) -> Result<()> {
+        self.act("the image runs the program, and not as root", |story| story.image())?;
+        self.act("a founder that is alone is not healthy", |story| {
+            story.project.up(&["n1"])?;
+            let took = story.project.wait_for_health("n1", "unhealthy", HEALTH_WITHIN)?;
+            Ok(format!("known after {:.1} s", took.as_secs_f64()))
+        })?;
+        self.act("one command brings three nodes up, healthy", |story| story.bring_up())?;
+        self.act("the admin port is shut without the token", |story| story.knock())?;
+        self.act("three calls to three nodes share one limit", |story| {
+            story.ringfence(&["policy", "apply", &story.written("shared.yaml", shared::POLICY)?])?;
+            shared::three_calls(&story.project.apis(), &story.token)
+        })?;
+        self.ringfence(&["policy", "apply", &self.written("chaos.yaml", terms::POLICY)?])?;
+        self.under_load()?;
+        self.act("a node that is stopped gives its partitions away and ends with 0", |story| story.stop_one())
+    }
+
+    /// Runs one act and says how it ended.
+    fn act(&mut self, claim: &'static str, run: impl FnOnce(&Self) -> Result<String>) -> Result<()> {
+        let began = Instant::now();
+        match run(self) {
+            Ok(figures) => {
+                let took = began.elapsed();
+                let more = if figures.is_empty() { String::new() } else { format!("; {figures}") };
+                println!("compose: {claim}: ok, {:.1} s{more}", took.as_secs_f64());
+                self.acts.push(Act { claim, took, figures });
+                Ok(())
+            }
+            Err(error) => {
+                println!("compose: {claim}: FAILED: {error:#}");
+                Err(error.context(claim))
+            }
+        }
+    }
+
+    fn image(&self) -> Result<String> {
+        let scratch = self.out.join("image");
+        fs::create_dir_all(&scratch).with_context(|| format!("making {}", scratch.display()))?;
+        self.project.build(self.program, &scratch)?;
+        fs::remove_dir_all(&scratch).with_context(|| format!("removing {}", scratch.display()))?;
+        let image = self.project.image();
+        let version = self.project.docker(&["run", "--rm", "--read-only", "--network=none", image, "--version"])?;
+        let facts = self.project.docker(&["image", "inspect", "--format", "{{.Config.User}} {{.Size}}", image])?;
+        let (user, size) = facts.trim().split_once(' ').with_context(|| format!("`{facts}` is not two words"))?;
+        let numbers: Vec<_> = user.split(':').map(str::parse::<u32>).collect();
+        ensure!(numbers.iter().all(|id| id.as_ref().is_ok_and(|id| *id > 0)), "the image's user is `{user}`");
+        Ok(format!("{}, user {user}, {:.0} MB", version.trim(), size.parse::<f64>()? / 1e6))
+    }
+
+    fn bring_up(&self) -> Result<String> {
+        let began = Instant::now();
+        self.project.up(&[])?;
+        let up = began.elapsed();
+        let status = self.ringfence(&["cluster", "status", "--wait", "20s"])?;
+        let settled = began.elapsed();
+        for (node, ..) in NODES {
+            self.project.wait_for_health(node, "healthy", HEALTH_WITHIN)?;
+        }
+        print!("{status}");
+        let healthy = began.elapsed();
+        let [up, settled, healthy] = [up, settled, healthy].map(|time| time.as_secs_f64());
+        Ok(format!("containers after {up:.1} s, settled after {settled:.1} s, all healthy after {healthy:.1} s"))
+    }
+
+    fn knock(&self) -> Result<String> {
+        for (node, ..) in NODES {
+            let status = Admin::new(&self.token).status(&self.project.admin(node), "/v1/cluster")?;
+            ensure!(status == 401, "{node} answers {status}");
+        }
+        Ok(String::new())
+    }
+
+    /// What happens while everybody asks; then the judge reads what they were told.
+    fn under_load(&mut self) -> Result<()> {
+        let watch = Watch::start();
+        let terms = terms::of_policy(terms::POLICY, NODES.len() as u64, &|period| watch.edges(period, UNSURE))?;
+        let callers = Callers::new(&self.project.apis(), &self.token)?;
+        let streams: Vec<Stream> = terms.iter().flat_map(|terms| streams_of(&terms.limit)).collect();
+        let victim = owner_of(&callers, &streams[0])?;
+        let serving = RefCell::new(NODES.map(|(name, ..)| (Arc::<str>::from(name), Serving::default())));
+        serving.borrow_mut().iter_mut().for_each(|(_, serving)| serving.begins(watch.now()));
+        let sleeper = Sleeper::start(watch);
+        let load = callers.ask(streams, watch);
+        let scene = Scene { watch, sleeper: &sleeper, serving: &serving };
+
+        let id = self.node_id(&victim)?;
+        self.act("a killed owner is replaced in time", |story| story.kill(&victim, &scene))?;
+        self.act("it comes back as who it was", |story| {
+            story.project.start(&victim)?;
+            story.wait_until_back(&victim, &scene, |now| now == id)
+        })?;
+        let other = NODES.iter().map(|(name, ..)| *name).rev().find(|name| *name != victim).expect("three names");
+        let id = self.node_id(other)?;
+        self.act("one that lost its disk comes back as another node", |story| {
+            story.kill(other, &scene)?;
+            story.project.wipe(other)?;
+            story.project.up(&[other])?;
+            story.wait_until_back(other, &scene, |now| now != id)
+        })?;
+
+        let rows = callers.finish(load);
+        let stalls = sleeper.finish();
+        history_file::write(&self.out.join("compose-history.jsonl"), &rows)?;
+        let serving = serving.into_inner();
+        self.act("no limit was exceeded meanwhile", |_| verdict(&rows, &terms, &serving, &stalls, &victim))
+    }
+
+    /// Kills a node and waits until everything it owned has another owner.
+    fn kill(&self, node: &str, scene: &Scene<'_>) -> Result<String> {
+        scene.of(node, |serving, now| serving.ends(now));
+        self.project.kill(node)?;
+        let dead = scene.watch.now();
+        let survivor = NODES.iter().map(|(name, ..)| *name).find(|name| *name != node).expect("three names");
+        let gone = |cluster: &Cluster| {
+            cluster.is_owned() && cluster.member(node).is_none_or(|member| member.state != "live")
+        };
+        self.wait_for(survivor, "other owners", gone)?;
+        let owned = scene.watch.now();
+        let (took, stalled) = (owned.since(dead), scene.sleeper.so_far(dead, owned));
+        ensure!(
+            took <= OWNED_AGAIN.saturating_add(stalled),
+            "owned again after {took}, and at most {OWNED_AGAIN} and the machine's stalls, {stalled}, are allowed"
+        );
+        Ok(format!("{node} dead, owned again after {:.1} s", seconds(took)))
+    }
+
+    /// Waits until all three nodes say that three live in one cluster, and this one among them.
+    fn wait_until_back(&self, node: &str, scene: &Scene<'_>, is_who: impl Fn(&str) -> bool) -> Result<String> {
+        let began = Instant::now();
+        let back = |cluster: &Cluster| {
+            cluster.is_settled(NODES.len()) && cluster.member(node).is_some_and(|member| is_who(&member.id))
+        };
+        let uuids = NODES.map(|(name, ..)| self.wait_for(name, &format!("{node} back, as one of three"), back));
+        let uuids = uuids.into_iter().map(|cluster| Ok(cluster?.uuid)).collect::<Result<Vec<_>>>()?;
+        ensure!(uuids.iter().all(|uuid| *uuid == uuids[0]), "there is more than one cluster: {}", uuids.join(", "));
+        self.project.wait_for_health(node, "healthy", HEALTH_WITHIN)?;
+        scene.of(node, |serving, now| serving.begins(now));
+        Ok(format!("{node} settled after {:.1} s", began.elapsed().as_secs_f64()))
+    }
+
+    fn stop_one(&self) -> Result<String> {
+        let [_, _, (node, ..)] = NODES;
+        let code = self.project.stop(node)?;
+        ensure!(code == 0, "{node} ended with {code}");
+        let released = |cluster: &Cluster| cluster.is_owned() && cluster.member(node).is_none_or(|it| it.state == "released");
+        self.wait_for("n1", "a released session", released)?;
+        Ok(String::new())
+    }
+
+    /// Looks at the cluster through one node until it is as wanted.
+    fn wait_for(&self, through: &str, what: &str, wanted: impl Fn(&Cluster) -> bool) -> Result<Cluster> {
+        let (admin, address, began) = (Admin::new(&self.token), self.project.admin(through), Instant::now());
+        loop {
+            let seen = admin.cluster(&address);
+            match seen {
+                Ok(cluster) if wanted(&cluster) => return Ok(cluster),
+                Ok(_) | Err(_) if began.elapsed() < SETTLED_WITHIN => std::thread::sleep(LOOK_EVERY),
+                Ok(cluster) => bail!("waited {SETTLED_WITHIN:?} for {what}; {through} sees {cluster:?}"),
+                Err(error) => return Err(error.context(format!("waited {SETTLED_WITHIN:?} for {what}"))),
+            }
+        }
+    }
+
+    fn node_id(&self, node: &str) -> Result<String> {
+        let cluster = self.wait_for("n1", "a settled cluster", |cluster| cluster.is_settled(NODES.len()))?;
+        Ok(cluster.member(node).context("a settled cluster of three has all three")?.id.clone())
+    }
+
+    /// One of the program's own commands, as a user types it.
+    fn ringfence(&self, words: &[&str]) -> Result<String> {
+        let mut command = Command::new(self.program);
+        command.args(words).args(["--admin", &self.project.admin("n1")]);
+        let output = command.env("RINGFENCE_TOKEN_FILE", token_file()).output().with_context(|| format!("{command:?}"))?;
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        ensure!(
+            output.status.success(),
+            "ringfence {}: {}: {said}{}",
+            words.join(" "),
+            output.status,
+            String::from_utf8_lossy(&output.stderr)
+        );
+        Ok(said)
+    }
+
+    fn written(&self, name: &str, text: &str) -> Result<String> {
+        let path = self.out.join(name);
+        fs::write(&path, text).with_context(|| format!("writing {}", path.display()))?;
+        Ok(path.to_string_lossy().into_owned())
+    }
+
+    fn report(&self, held: bool) -> Result<()> {
+        let acts: Vec<_> = self.acts.iter().map(|act| {
+            json!({ "claim": act.claim, "seconds": act.took.as_secs_f64(), "figures": act.figures })
+        });
+        let report = json!({ "version": 1, "held": held, "acts": acts.collect::<Vec<_>>() });
+        self.written("compose.json", &format!("{report:#}\n")).map(drop)
+    }
+
+    /// For whoever has to find out what went wrong: the cluster itself is gone in a moment.
+    fn keep_logs(&self) {
+        for (node, ..) in NODES {
+            let kept = self.project.logs(node).and_then(|text| self.written(&format!("compose-{node}.log"), &text));
+            match kept {
+                Ok(path) => println!("compose: {node} has logged {path}"),
+                Err(error) => println!("compose: {node}'s log is lost: {error:#}"),
+            }
+        }
+    }
+}
+
+/// What the acts under load share: the clock of the history, and who could be asked when.
+struct Scene<'a> {
+    watch: Watch,
+    sleeper: &'a Sleeper,
+    serving: &'a RefCell<[(Arc<str>, Serving); 3]>,
+}
+
+impl Scene<'_> {
+    fn of(&self, node: &str, change: impl FnOnce(&mut Serving, limits::Moment)) {
+        let now = self.watch.now();
+        let mut all = self.serving.borrow_mut();
+        let (_, serving) = all.iter_mut().find(|(name, _)| &**name == node).expect("one of the three");
+        change(serving, now);
+    }
+}
+
+/// Every key of a limit.
+fn streams_of(limit: &Arc<str>) -> impl Iterator<Item = Stream> {
+    let stream = |key: usize| Stream { limit: Arc::clone(limit), key: format!("k{key}").into(), every: EVERY };
+    (0..KEYS).map(stream)
+}
+
+/// The owner of a stream's key, as soon as a node that was only just told of the policy can name it.
+fn owner_of(callers: &Callers, stream: &Stream) -> Result<String> {
+    let began = Instant::now();
+    while began.elapsed() < SETTLED_WITHIN {
+        if let Some(owner) = callers.owner_of(&stream.limit, &stream.key) {
+            return Ok(owner);
+        }
+        std::thread::sleep(LOOK_EVERY);
+    }
+    bail!("nobody names an owner of {} in {}", stream.key, stream.limit)
+}
+
+/// What the judge says of every limit; and that the faults were felt, since a load that never met one proves nothing.
+fn verdict(
+    rows: &[Row],
+    terms: &[sim::Terms],
+    serving: &[(Arc<str>, Serving)],
+    stalls: &Stalls,
+    victim: &str,
+) -> Result<String> {
+    let up = |node: &str, row: &Row| {
+        serving.iter().any(|(name, serving)| &**name == node && serving.covers(row.invoked, row.returned))
+    };
+    let grace = |row: &Row| up(&row.ingress, row).then(|| stalls.within(row.invoked, row.returned));
+    let circumstances = Circumstances { clocks: Clocks::default(), grace: &grace };
+    let (mut excess, mut late, mut broken) = (0, 0, Vec::new());
+    for terms in terms {
+        let verdict = judge(rows, terms, &circumstances)?;
+        excess = excess.max(verdict.excess());
+        for violation in verdict.violations {
+            match violation {
+                // Between a caller and a container stands the engine's own proxy, whose delays are none of the cluster's.
+                Violation::Late { .. } => late += 1,
+                other @ (Violation::Over(_)
+                | Violation::OpenRefused { .. }
+                | Violation::Unjustified { .. }
+                | Violation::NoDecision { .. }) => broken.push(format!("{}: {other}", terms.limit)),
+            }
+        }
+    }
+    ensure!(broken.is_empty(), "{} promises were broken, the first: {}", broken.len(), broken[0]);
+    let mut asked: BTreeMap<&str, u64> = BTreeMap::new();
+    rows.iter().filter(|row| row.answer().is_some()).for_each(|row| *asked.entry(&row.ingress).or_default() += 1);
+    ensure!(asked.len() == NODES.len(), "answers came from {asked:?} only");
+    let degraded = rows.iter().filter_map(Row::answer).filter(|answer| answer.degraded).count();
+    ensure!(degraded > 0, "{victim} was killed, and every answer came from an owner all the same");
+    Ok(format!("{} rows, {degraded} of them without an owner, excess {excess}, {late} late", rows.len()))
+}
+
+fn token_file() -> String {
+    root().join("deploy/development.token").to_string_lossy().into_owned()
+}

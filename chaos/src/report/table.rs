@@ -1,0 +1,146 @@
+//! One row per event and failure mode: what callers see, what bounds it, and what was measured.
+
+use limits::{FailMode, Span};
+use sim::{LimitVerdict, Reason, Source};
+
+use crate::bounds::{GIVEN_AWAY, OWNED_AGAIN};
+use crate::load::DEADLINE;
+use crate::terms::mode_word;
+use crate::trial::{LimitSeen, Trial};
+use crate::watch::seconds;
+
+/// A row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cells {
+    /// The event.
+    pub event: String,
+    /// The failure mode.
+    pub mode: &'static str,
+    /// What callers see.
+    pub callers: &'static str,
+    /// What bounds it.
+    pub bound: String,
+    /// What was measured.
+    pub measured: String,
+}
+
+const MODES: [&str; 3] = ["closed", "open", "emergency"];
+
+/// The rows of a trial.
+pub fn rows(trial: &Trial) -> Vec<Cells> {
+    let row = |mode: &'static str| Cells {
+        event: trial.scenario.event.to_owned(),
+        mode,
+        callers: callers(mode),
+        bound: bound(trial, mode),
+        measured: measured(trial, mode),
+    };
+    MODES.into_iter().map(row).collect()
+}
+
+fn callers(mode: &str) -> &'static str {
+    match mode {
+        "closed" => {
+            "denied, `unavailable`, until somebody owns the key again; then `recovering`, until what may have been used \
+             has passed"
+        }
+        "open" => "allowed, source `open`, until somebody owns the key again",
+        _ => "a share of the limit from the node that was asked, source `emergency`; then `recovering`",
+    }
+}
+
+fn bound(trial: &Trial, mode: &str) -> String {
+    let planned = trial.notes.measured.iter().any(|measured| measured.bound == GIVEN_AWAY);
+    let owned = if planned { GIVEN_AWAY } else { OWNED_AGAIN };
+    let deadline = DEADLINE.as_millis();
+    match mode {
+        "closed" => format!("owned again within {:.2} s; 0 over", seconds(owned)),
+        "open" => format!("every answer within {deadline} ms; over by what is asked meanwhile and what was lost, once"),
+        _ => "the share, 30 %, in all".to_owned(),
+    }
+}
+
+fn measured(trial: &Trial, mode: &str) -> String {
+    let seen: Vec<&LimitSeen> = trial.limits.iter().filter(|seen| mode_word(seen.verdict.fail) == mode).collect();
+    let verdicts: Vec<&LimitVerdict> = seen.iter().map(|seen| &seen.verdict).collect();
+    let denied = |reason: Reason| verdicts.iter().filter_map(|one| one.denied.get(&reason)).sum::<u64>();
+    let allowed = |source: Source| verdicts.iter().filter_map(|one| one.allowed.get(&source)).sum::<u64>();
+    let asked: u64 = verdicts.iter().map(|one| one.asked).sum();
+    let silent: u64 = verdicts.iter().map(|one| one.silent).sum();
+    let slowest = verdicts.iter().map(|one| one.slowest).max().unwrap_or(Span::ZERO);
+    let degraded = seen.iter().map(|seen| seen.degraded_for).max().unwrap_or(Span::ZERO);
+    let owned = trial.notes.measured.iter().map(|one| format!("{} after {:.2} s", one.what, seconds(one.took)));
+    let mut parts: Vec<String> = if mode == "closed" { owned.collect() } else { Vec::new() };
+    parts.push(format!("of {asked}:"));
+    let mut counts = Vec::new();
+    let mut count = |number: u64, what: &str| {
+        if number > 0 {
+            counts.push(format!("{number} {what}"));
+        }
+    };
+    count(denied(Reason::Unavailable), "`unavailable`");
+    count(denied(Reason::Recovering), "`recovering`");
+    count(allowed(Source::Open), "let pass");
+    count(allowed(Source::Emergency), "from the shares");
+    count(silent, "without an answer");
+    if counts.is_empty() {
+        counts.push("all answered by owners".to_owned());
+    }
+    parts.push(counts.join(", "));
+    let tail = [
+        Some(format!("the last after {:.2} s", seconds(degraded))).filter(|_| degraded > Span::ZERO),
+        Some(over(&verdicts)),
+        Some(format!("slowest answer {} ms", slowest.as_millis_ceil())),
+    ];
+    let head = parts.join(" ").replace(" s of ", " s; of ");
+    std::iter::once(head).chain(tail.into_iter().flatten()).collect::<Vec<_>>().join("; ")
+}
+
+/// By how much the fullest stretch was over, and how full it was.
+fn over(verdicts: &[&LimitVerdict]) -> String {
+    let excess = verdicts.iter().map(|one| one.excess()).max().unwrap_or(0);
+    let is_share = |part: &sim::judge::Part| *part == sim::judge::Part::Share;
+    let shares = verdicts.iter().flat_map(|one| &one.fullest).filter(|fullest| is_share(&fullest.part));
+    let fullest = shares.max_by_key(|fullest| fullest.worst.admitted * 100 / fullest.worst.allowed.max(1));
+    match fullest {
+        Some(fullest) => format!(
+            "{excess} over; a share at its fullest gave {} of {}",
+            fullest.worst.admitted, fullest.worst.allowed
+        ),
+        None => format!("{excess} over"),
+    }
+}
+
+/// The word for an outcome.
+pub fn outcome(trial: &Trial) -> &'static str {
+    if trial.failures().is_empty() { "passed" } else { "FAILED" }
+}
+
+/// How a failure mode is written in the policy.
+pub fn fail_words(fail: FailMode) -> String {
+    match fail {
+        FailMode::Closed => "closed".to_owned(),
+        FailMode::Open => "open".to_owned(),
+        FailMode::Emergency { percent, reserved: false } => format!("emergency {percent} %"),
+        FailMode::Emergency { percent, reserved: true } => format!("emergency {percent} %, reserved"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::made_up;
+
+    #[test]
+    fn a_trial_is_one_row_per_mode_with_its_figures() {
+        let rows = rows(&made_up::trial());
+        assert_eq!(rows.iter().map(|row| row.mode).collect::<Vec<_>>(), MODES);
+        assert_eq!(rows[0].bound, "owned again within 4.65 s; 0 over");
+        assert_eq!(
+            rows[0].measured,
+            "owned again after 3.50 s; of 100: 20 `unavailable`; the last after 3.60 s; 0 over; slowest answer 240 ms"
+        );
+        assert!(rows[1].measured.contains("of 100: 9 let pass"), "{}", rows[1].measured);
+        assert!(rows[2].measured.contains("a share at its fullest gave 11 of 12"), "{}", rows[2].measured);
+    }
+}

@@ -1,0 +1,148 @@
+//! What is done to a cluster, one script per event. The cluster is founded and under load when a script begins, and has to
+//! be whole again after it ends; everything in between is the script's.
+
+mod clocks;
+mod crashes;
+mod cuts;
+mod freezes;
+mod restarts;
+
+use std::path::Path;
+
+use anyhow::Result;
+
+use crate::stage::Stage;
+
+/// One event.
+pub struct Scenario {
+    /// Its name, for `--only`.
+    pub name: &'static str,
+    /// The event in a few words, as the table of failures has it.
+    pub event: &'static str,
+    /// What is prepared before the nodes are started; given faketime's library.
+    pub prepare: fn(&mut Stage, &Path) -> Result<()>,
+    /// The script.
+    pub script: fn(&mut Stage) -> Result<()>,
+    /// Whether keys of nodes that nobody touches must be answered by their owners all the time.
+    pub spares: bool,
+}
+
+/// Every scenario, in the order in which they run.
+pub const ALL: &[Scenario] = &[
+    Scenario {
+        name: "kill-owner",
+        event: "`kill -9` of an owner",
+        prepare: nothing,
+        script: crashes::owner,
+        spares: true,
+    },
+    Scenario {
+        name: "kill-ingress",
+        event: "`kill -9` of the node that callers ask",
+        prepare: nothing,
+        script: crashes::ingress,
+        spares: true,
+    },
+    Scenario {
+        name: "kill-leader",
+        event: "`kill -9` of the raft leader",
+        prepare: nothing,
+        script: crashes::leader,
+        spares: true,
+    },
+    Scenario {
+        name: "freeze",
+        event: "an owner frozen for 10 s (SIGSTOP)",
+        prepare: nothing,
+        script: freezes::ten_seconds,
+        spares: false,
+    },
+    Scenario {
+        name: "cut-both",
+        event: "the raft leader cut off, both ways",
+        prepare: nothing,
+        script: cuts::both,
+        spares: false,
+    },
+    Scenario {
+        name: "cut-inbound",
+        event: "an owner that hears nobody",
+        prepare: nothing,
+        script: cuts::inbound,
+        spares: false,
+    },
+    Scenario {
+        name: "cut-outbound",
+        event: "an owner that nobody hears",
+        prepare: nothing,
+        script: cuts::outbound,
+        spares: false,
+    },
+    Scenario {
+        name: "planned-exit",
+        event: "planned exit (SIGTERM) and restart",
+        prepare: nothing,
+        script: restarts::planned,
+        spares: true,
+    },
+    Scenario {
+        name: "wiped",
+        event: "restarted with an empty data directory",
+        prepare: nothing,
+        script: restarts::wiped,
+        spares: true,
+    },
+    Scenario {
+        name: "two-of-three",
+        event: "all killed, two of three restarted",
+        prepare: nothing,
+        script: restarts::two_of_three,
+        spares: false,
+    },
+    Scenario {
+        name: "all-three",
+        event: "all killed, all restarted",
+        prepare: nothing,
+        script: restarts::all_three,
+        spares: false,
+    },
+    Scenario {
+        name: "wall-step",
+        event: "the raft leader's wall clock set an hour ahead, and an owner killed",
+        prepare: clocks::settable,
+        script: clocks::step,
+        spares: false,
+    },
+    Scenario {
+        name: "clock-rate",
+        event: "one node's clocks half a percent fast, and another killed",
+        prepare: clocks::fast,
+        script: clocks::rate,
+        spares: false,
+    },
+];
+
+/// The scenario of this name.
+pub fn named(name: &str) -> Option<&'static Scenario> {
+    ALL.iter().find(|scenario| scenario.name == name)
+}
+
+#[allow(clippy::unnecessary_wraps, reason = "some scenarios prepare something")]
+fn nothing(_: &mut Stage, _: &Path) -> Result<()> {
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn names_and_events_are_told_apart() {
+        for word in [|scenario: &Scenario| scenario.name, |scenario: &Scenario| scenario.event] {
+            assert_eq!(ALL.iter().map(word).collect::<BTreeSet<_>>().len(), ALL.len());
+        }
+        assert!(named("kill-owner").is_some() && named("kill").is_none());
+    }
+}
