@@ -2,16 +2,16 @@
 //! stream. Both sides, client and server, run in this process; what is compared is the same in both.
 #![allow(missing_docs, clippy::expect_used, reason = "a benchmark")]
 
-use std::net::{TcpListener, UdpSocket};
+use std::net::{Ipv4Addr, TcpListener, UdpSocket};
 use std::sync::Arc;
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use node::Node;
-use node::config::{Advertise, Bounds, Config, Founding, PeerSockets, Place};
-use node::secret::ClusterSecret;
+use node::config::{Advertise, Bounds, Config, Founding, Given, PeerSockets, Place};
+use node::secret::{ClusterSecret, Secrets};
 use ownership::lease::Terms;
 use ring::PartitionCount;
-use server::Sockets;
+use server::{Access, Door, Settings, Sockets};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -31,19 +31,21 @@ const BATCH: usize = 64;
 /// Different keys that are asked in turn.
 const KEYS: usize = 4_096;
 
-fn socket() -> TcpListener {
-    TcpListener::bind("127.0.0.1:0").expect("loopback has a free port")
+fn door() -> Door {
+    Door::bind((Ipv4Addr::LOCALHOST, 0).into()).expect("loopback has a free port")
 }
 
-fn address(socket: &TcpListener) -> String {
-    socket.local_addr().expect("bound").to_string()
+fn address(door: &Door) -> String {
+    door.local_addr().expect("bound").to_string()
 }
 
 /// A cluster of one node; returns where its API answers.
 async fn start() -> String {
-    let (api, admin, tcp) = (socket(), socket(), socket());
-    let udp = UdpSocket::bind(tcp.local_addr().expect("bound")).expect("the port is free for UDP too");
-    let advertise = Advertise { peer: address(&tcp), api: address(&api), admin: address(&admin) };
+    let (api, admin) = (door(), door());
+    let tcp = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback has a free port");
+    let peer = tcp.local_addr().expect("bound");
+    let udp = UdpSocket::bind(peer).expect("the port is free for UDP too");
+    let advertise = Advertise { peer: peer.to_string(), api: address(&api), admin: address(&admin) };
     let answers = advertise.api.clone();
     let node: Arc<Node> = Node::start(Config {
         name: "n1".to_owned(),
@@ -51,19 +53,24 @@ async fn start() -> String {
         peer: PeerSockets { tcp, udp },
         advertise,
         seeds: Vec::new(),
-        secret: ClusterSecret::new(&[7; 32]).expect("long enough"),
+        secrets: Secrets::new(ClusterSecret::new(&[7; 32]).expect("long enough")),
         founding: Founding {
             name: "bench".to_owned(),
             founders: vec!["n1".to_owned()],
             terms: Terms::DEFAULT,
             partitions: PartitionCount::MAX,
+            given: Given::NOTHING,
             policies: vec![POLICY.to_owned()],
         },
         bounds: Bounds::default(),
     })
     .await
     .expect("nothing is in the way");
-    tokio::spawn(server::serve(Arc::clone(&node), Sockets { api, admin }));
+    tokio::spawn(server::serve(
+        Arc::clone(&node),
+        Sockets { api, admin },
+        Settings { access: Access::open(), open_metrics: true },
+    ));
     node.settled().await;
     answers
 }

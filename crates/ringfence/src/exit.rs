@@ -20,9 +20,29 @@ pub enum Exit {
 impl Exit {
     /// The exit code of an error: an [`Exit`] that travels in its chain, or plain failure.
     pub fn of_error(error: &anyhow::Error) -> Exit {
-        error.downcast_ref::<Exit>().copied().unwrap_or(Exit::Failure)
+        let because = error.downcast_ref::<Because>().map(|because| because.exit);
+        because.or_else(|| error.downcast_ref::<Exit>().copied()).unwrap_or(Exit::Failure)
     }
 }
+
+/// [`Exit::BadConfig`] as an error that reads as its reason alone, which begins with a stable word of its own.
+pub fn bad_config(reason: anyhow::Error) -> anyhow::Error {
+    Because { exit: Exit::BadConfig, reason: format!("{reason:#}") }.into()
+}
+
+#[derive(Debug)]
+struct Because {
+    exit: Exit,
+    reason: String,
+}
+
+impl std::fmt::Display for Because {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.reason)
+    }
+}
+
+impl std::error::Error for Because {}
 
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
@@ -50,3 +70,26 @@ impl std::fmt::Display for Exit {
 }
 
 impl std::error::Error for Exit {}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context as _;
+
+    use super::*;
+
+    #[test]
+    fn a_reason_stands_alone_and_keeps_its_exit_code() {
+        let reason = anyhow::anyhow!("no such file").context("bad-config: n.toml");
+        let error = bad_config(reason);
+        assert_eq!(format!("{error:#}"), "bad-config: n.toml: no such file");
+        assert_eq!(Exit::of_error(&error), Exit::BadConfig);
+        assert_eq!(Exit::of_error(&Err::<(), _>(error).context("dev").unwrap_err()), Exit::BadConfig);
+    }
+
+    #[test]
+    fn an_exit_may_travel_as_a_cause_and_anything_else_is_a_failure() {
+        let unreachable = anyhow::Error::new(Exit::Unreachable).context("127.0.0.1:7600");
+        assert_eq!(Exit::of_error(&unreachable), Exit::Unreachable);
+        assert_eq!(Exit::of_error(&anyhow::anyhow!("odd")), Exit::Failure);
+    }
+}

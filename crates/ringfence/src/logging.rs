@@ -26,7 +26,9 @@ pub fn filter(text: &str) -> Result<EnvFilter, ParseError> {
 pub fn start(json: bool, default: &str) -> anyhow::Result<()> {
     let text = std::env::var(FILTER_VARIABLE).ok().filter(|text| !text.is_empty());
     let filter = match &text {
-        Some(text) => filter(text).map_err(|error| anyhow::anyhow!("{FILTER_VARIABLE}: `{text}`: {error}"))?,
+        Some(text) => {
+            filter(text).map_err(|error| anyhow::anyhow!("bad-config: {FILTER_VARIABLE}: `{text}`: {error}"))?
+        }
         None => filter(default)?,
     };
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);

@@ -1,6 +1,5 @@
 //! `ringfence config`: what a node would be told, whether it fits, and the page that lists every setting.
 
-use anyhow::Context as _;
 use serde_json::{Value, json};
 
 use crate::cli::{Config, Output, Told};
@@ -10,7 +9,7 @@ use crate::config::mistake::{Mistake, Origin};
 use crate::config::prepare::{Refusal, gather, prepare};
 use crate::config::reference::reference;
 use crate::config::table::{Fallback, SECTIONS, SETTINGS, Setting};
-use crate::exit::Exit;
+use crate::exit::{Exit, bad_config};
 
 /// Runs one of the configuration commands.
 pub fn run(command: &Config, output: Output) -> anyhow::Result<Exit> {
@@ -28,7 +27,7 @@ pub fn run(command: &Config, output: Output) -> anyhow::Result<Exit> {
 }
 
 fn validate(told: &Told, output: Output) -> anyhow::Result<Exit> {
-    let sources = gather(told).context(Exit::BadConfig)?;
+    let sources = gather(told).map_err(bad_config)?;
     let file = sources.file.as_ref().map(|file| file.path.display().to_string());
     match (prepare(&sources), output) {
         (Ok(prepared), Output::Text) => {
@@ -58,7 +57,7 @@ fn validate(told: &Told, output: Output) -> anyhow::Result<Exit> {
 }
 
 fn show(told: &Told, origin: bool, output: Output) -> anyhow::Result<Exit> {
-    let sources = gather(told).context(Exit::BadConfig)?;
+    let sources = gather(told).map_err(bad_config)?;
     let mut mistakes = Vec::new();
     let effective = Effective::of(&sources, &mut mistakes);
     for mistake in &mistakes {

@@ -19,7 +19,7 @@ use crate::cli::Dev;
 use crate::commands::cluster::status_of;
 use crate::commands::policy::read_document;
 use crate::commands::put;
-use crate::exit::Exit;
+use crate::exit::{Exit, bad_config};
 use crate::logging;
 use crate::ports::{Bound, Listen};
 use crate::running::Running;
@@ -44,14 +44,14 @@ const NODES_SHOWN: usize = 3;
 
 /// Runs the cluster until it is interrupted.
 pub fn run(dev: &Dev) -> anyhow::Result<Exit> {
-    logging::start(false, LOG_FILTER).context(Exit::BadConfig)?;
-    let policies = policies_of(dev).map_err(|error| error.context(Exit::BadConfig))?;
+    logging::start(false, LOG_FILTER).map_err(bad_config)?;
+    let policies = policies_of(dev).map_err(bad_config)?;
     let Some(policies) = policies else { return Ok(Exit::BadConfig) };
-    let mut cluster = Cluster::new(dev, policies).map_err(|error| error.context(Exit::BadConfig))?;
+    let mut cluster = Cluster::new(dev, policies).map_err(bad_config)?;
     // Every port is taken before any node starts: a port that is in use costs nothing but a message.
     let names = cluster.founders.clone();
     let sockets: anyhow::Result<Vec<_>> = names.into_iter().map(|name| Ok((cluster.bind(&name)?, name))).collect();
-    for (sockets, name) in sockets.map_err(|error| error.context(Exit::BadConfig))? {
+    for (sockets, name) in sockets.map_err(bad_config)? {
         cluster.start(&name, sockets)?;
     }
     cluster.wait_until_settled(START_TIMEOUT)?;

@@ -17,7 +17,7 @@ use crate::cli::Told;
 use crate::config::prepare::{Prepared, gather, prepare};
 use crate::config::secrets;
 use crate::config::settings::{ClusterSettings, NodeSettings, Placed};
-use crate::exit::Exit;
+use crate::exit::{Exit, bad_config};
 use crate::ports::{Bound, Listen, NotBound};
 use crate::running::Running;
 use crate::{logging, notify};
@@ -33,7 +33,7 @@ const DATA_DIR_MODE: u32 = 0o700;
 
 /// Runs a node until it is asked to end, or must.
 pub fn run(told: &Told) -> anyhow::Result<Exit> {
-    let sources = gather(told).context(Exit::BadConfig)?;
+    let sources = gather(told).map_err(bad_config)?;
     let prepared = match prepare(&sources) {
         Ok(prepared) => prepared,
         Err(refusal) => {
@@ -41,7 +41,7 @@ pub fn run(told: &Told) -> anyhow::Result<Exit> {
             return Ok(Exit::BadConfig);
         }
     };
-    logging::start(prepared.settings.log.json, &prepared.settings.log.filter).context(Exit::BadConfig)?;
+    logging::start(prepared.settings.log.json, &prepared.settings.log.filter).map_err(bad_config)?;
     logging::end_on_panic();
     for warning in &prepared.warnings {
         tracing::warn!("{warning}");
@@ -55,7 +55,7 @@ pub fn run(told: &Told) -> anyhow::Result<Exit> {
 
 fn live(prepared: Prepared) -> anyhow::Result<Exit> {
     let settings = &prepared.settings;
-    make_data_dir(&settings.data_dir).context(Exit::BadConfig)?;
+    make_data_dir(&settings.data_dir).map_err(bad_config)?;
     let (api, peer, admin) = (settings.api.listen.value, settings.peer.listen.value, settings.admin.listen.value);
     let bound = Bound::take(Listen { api, peer, admin }).map_err(|error| not_bound(error, settings))?;
     tell_start(settings, &bound.addresses);
@@ -114,6 +114,7 @@ async fn until_the_end(
 /// The orderly end: everything is given away first, then everything is closed.
 async fn end(node: &Node, drain: Duration) {
     match node.leave(drain).await {
+        Left::Released { partitions: 0 } => tracing::info!("released: this node owned nothing"),
         Left::Released { partitions } => tracing::info!(partitions, "released: others own these partitions now"),
         Left::NotReleased(why) => {
             tracing::warn!(why, "not released: the partitions are owned again when the lease has run out")
@@ -137,14 +138,13 @@ async fn tell_when_it_serves(node: Arc<Node>) {
 fn reload(node: &Node, cluster: &ClusterSettings) {
     let mut warnings = Vec::new();
     match secrets::read(cluster, &mut warnings) {
-        Ok(secrets) => {
+        Ok(secrets::InForce { secrets, accepts_another }) => {
             node.set_secrets(secrets);
-            let accepts = cluster.accept.is_some();
-            tracing::info!(accepts_another = accepts, "the cluster's secrets were read anew and are in force");
+            tracing::info!(accepts_another, "the cluster's secrets were read anew and are in force");
         }
         Err(mistakes) => {
             for mistake in mistakes {
-                tracing::error!("{}; the secrets from before stay in force", mistake.wrong.message);
+                tracing::error!("bad-config: {}; the secrets from before stay in force", mistake.wrong.message);
             }
         }
     }
@@ -200,11 +200,11 @@ fn make_data_dir(directory: &Path) -> anyhow::Result<()> {
         .mode(DATA_DIR_MODE)
         .create(directory)
         .with_context(|| format!("bad-config: the data directory {shown} (node.data_dir) cannot be made"))?;
-    tempfile_in(directory)
+    try_to_write_in(directory)
         .with_context(|| format!("bad-config: the data directory {shown} (node.data_dir) cannot be written to"))
 }
 
-fn tempfile_in(directory: &Path) -> std::io::Result<()> {
+fn try_to_write_in(directory: &Path) -> std::io::Result<()> {
     let probe = directory.join(format!(".probe-{}", std::process::id()));
     std::fs::OpenOptions::new().write(true).create(true).truncate(true).open(&probe)?;
     std::fs::remove_file(&probe)
@@ -214,15 +214,21 @@ fn not_bound(error: NotBound, settings: &NodeSettings) -> anyhow::Error {
     let ports = [&settings.api.listen, &settings.peer.listen, &settings.admin.listen];
     let said = ports.into_iter().find(|listen| listen.key == error.key);
     let origin = said.map_or(String::new(), |Placed { origin, .. }| format!("; it is from {origin}"));
-    anyhow::anyhow!("{error}{origin}").context(Exit::BadConfig)
+    bad_config(anyhow::anyhow!("{error}{origin}"))
 }
 
 /// What the configuration causes is told apart from what may pass: only the latter is worth a restart.
 fn not_started(error: anyhow::Error) -> anyhow::Error {
     match error.downcast_ref::<StartError>() {
-        Some(StartError::Name { .. }) => error.context(Exit::BadConfig),
-        Some(StartError::Journal(_)) => error.context(Exit::BadConfig),
-        Some(_) | None => error,
+        Some(StartError::Name { .. } | StartError::Journal(_)) => bad_config(error.context("bad-config")),
+        Some(
+            StartError::JournalRead(_)
+            | StartError::Standing(_)
+            | StartError::Consensus(_)
+            | StartError::Advertise { .. }
+            | StartError::Socket(_),
+        )
+        | None => error,
     }
 }
 

@@ -86,7 +86,7 @@ pub fn prepare(sources: &Sources) -> Result<Prepared, Refusal> {
     let secrets = secrets::read(&settings.cluster, &mut warnings);
     let policies = documents(&settings.policies, &mut refusal);
     match secrets {
-        Ok(secrets) if refusal.is_empty() => Ok(Prepared { settings, secrets, policies, warnings }),
+        Ok(read) if refusal.is_empty() => Ok(Prepared { settings, secrets: read.secrets, policies, warnings }),
         Ok(_) => Err(refusal),
         Err(mistakes) => {
             refusal.mistakes.extend(mistakes);

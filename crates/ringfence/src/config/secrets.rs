@@ -15,18 +15,42 @@ pub const SECRET_BYTES_MAX: u64 = 4096;
 /// Any user of the machine may read it.
 const READABLE_BY_ALL: u32 = 0o004;
 
+/// The secrets as they were just read.
+#[derive(Debug)]
+pub struct InForce {
+    /// For the node.
+    pub secrets: Secrets,
+    /// Whether there is a second one that is accepted.
+    pub accepts_another: bool,
+}
+
 /// Reads the secrets; what deserves a warning goes into `warnings`.
 ///
 /// # Errors
 ///
 /// What is wrong with either of them. Nothing has changed.
-pub fn read(cluster: &ClusterSettings, warnings: &mut Vec<String>) -> Result<Secrets, Vec<Mistake>> {
+pub fn read(cluster: &ClusterSettings, warnings: &mut Vec<String>) -> Result<InForce, Vec<Mistake>> {
     let primary = one(&cluster.secret, warnings);
-    let accept = cluster.accept.as_ref().map(|source| one(source, warnings)).transpose();
+    let accept =
+        cluster.accept.as_ref().filter(|source| !is_vacant(source)).map(|source| one(source, warnings)).transpose();
     match (primary, accept) {
-        (Ok(primary), Ok(None)) => Ok(Secrets::new(primary)),
-        (Ok(primary), Ok(Some(accept))) => Ok(Secrets::new(primary).and_accept(accept)),
+        (Ok(primary), Ok(None)) => Ok(InForce { secrets: Secrets::new(primary), accepts_another: false }),
+        (Ok(primary), Ok(Some(accept))) => {
+            Ok(InForce { secrets: Secrets::new(primary).and_accept(accept), accepts_another: true })
+        }
         (primary, accept) => Err([primary.err(), accept.err()].into_iter().flatten().collect()),
+    }
+}
+
+/// Whether the file of the second secret is missing or empty. That is how it lies between two changes of the secret: its
+/// place can be told long before it is needed, so that nothing needs a restart then.
+fn is_vacant(source: &SecretSource) -> bool {
+    match source {
+        SecretSource::Given(_) => false,
+        SecretSource::File(file) => match std::fs::metadata(&file.value) {
+            Ok(found) => found.is_file() && found.len() == 0,
+            Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+        },
     }
 }
 
@@ -86,7 +110,7 @@ mod tests {
     fn write(path: &Path, mode: u32, bytes: &[u8]) {
         use std::io::Write as _;
         let mut file = std::fs::OpenOptions::new().create(true).write(true).mode(mode).open(path).unwrap();
-        file.set_permissions(PermissionsExt::from_mode(mode)).unwrap();
+        file.set_permissions(std::fs::Permissions::from_mode(mode)).unwrap();
         file.write_all(bytes).unwrap();
     }
 
@@ -109,6 +133,17 @@ mod tests {
         assert_eq!(warnings, Vec::<String>::new());
         one(&placed(public), &mut warnings).unwrap();
         assert!(warnings[0].contains("public: every user of this machine"), "{warnings:?}");
+    }
+
+    #[test]
+    fn the_file_of_a_second_secret_may_be_missing_or_empty_between_two_changes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("accept");
+        assert!(is_vacant(&placed(path.clone())));
+        write(&path, 0o600, b"");
+        assert!(is_vacant(&placed(path.clone())));
+        write(&path, 0o600, b"0123456789abcdef");
+        assert!(!is_vacant(&placed(path)));
     }
 
     #[test]

@@ -278,7 +278,8 @@ pub const SETTINGS: &[Setting] = &[
         kind: Kind::Path,
         fallback: Fallback::Absent,
         founding: false,
-        doc: "A file with the second secret. From A to B: first A here with B accepted, on every node; then B with A \
+        doc: "A file with the second secret. It may be missing or empty, which means that there is none, so it can be \
+              named long before it is needed. From A to B: first A in use with B accepted, on every node; then B with A \
               accepted, on every node; then B alone. SIGHUP reads the files anew, and no step interrupts anything.",
     },
     Setting {
