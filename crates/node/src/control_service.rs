@@ -9,7 +9,9 @@ use wire::peer as proto;
 use wire::peer::control_server::Control;
 use wire::peer::join_reply::Reply as Joined;
 use wire::peer::propose_reply::Reply as Proposed;
+use wire::peer::renewals_reply::Reply as Renewals;
 
+use crate::desk::Desk;
 use crate::founding::Founder;
 use crate::raft::{MembersError, Peer, ProposeError, RaftNode};
 
@@ -20,6 +22,8 @@ pub struct ControlService {
     pub founder: Arc<Founder>,
     /// Takes commands and members, where this node leads.
     pub raft: RaftNode,
+    /// Knows who renews, where this node leads.
+    pub desk: Arc<Desk>,
 }
 
 #[tonic::async_trait]
@@ -56,6 +60,20 @@ impl Control for ControlService {
             Err(error @ (ProposeError::Undecided | ProposeError::Stopped(_))) => Proposed::Undecided(error.to_string()),
         };
         Ok(Response::new(proto::ProposeReply { reply: Some(reply) }))
+    }
+
+    async fn renewals(
+        &self,
+        request: Request<proto::RenewalsRequest>,
+    ) -> Result<Response<proto::RenewalsReply>, Status> {
+        let session = request.into_inner().session.ok_or_else(|| Status::invalid_argument("session is missing"))?;
+        let session = wire::forward::session_from_proto(&session).map_err(malformed)?;
+        let reply = match self.desk.heard(session) {
+            Some(Some(seq)) => Renewals::Heard(seq),
+            Some(None) => Renewals::Unknown(proto::Nothing {}),
+            None => Renewals::NotLeader(hint_of(self.raft.watch().borrow().leader_peer().cloned())),
+        };
+        Ok(Response::new(proto::RenewalsReply { reply: Some(reply) }))
     }
 }
 

@@ -83,6 +83,12 @@ impl Desk {
         self.with(|grantor| grantor.handle_unconfirmed(round));
     }
 
+    /// The number of the last renewal of a session that reached this leader; `None` on any other node. `Some(None)`: no
+    /// such session lives.
+    pub fn heard(&self, session: SessionId) -> Option<Option<u64>> {
+        self.open.lock().as_ref().map(|desk| desk.grantor.heard(session))
+    }
+
     /// The log opened a session.
     pub fn handle_session_opened(&self, session: SessionId) {
         self.with(|grantor| grantor.handle_session_opened(session, clock::now()));

@@ -251,8 +251,9 @@ impl Ingress {
                         self.answer_here(&mut under, attempt, owner);
                     }
                     Step::Send { attempt, owner, .. } => {
+                        let sent = clock::now();
                         let answer = self.links.ask(owner.session.node, under.forwarded(attempt));
-                        on_their_way.push(async move { (attempt, owner, answer.await) });
+                        on_their_way.push(async move { (attempt, owner, sent, answer.await) });
                     }
                     Step::Done(outcome) => {
                         under.settle(outcome, self.me);
@@ -267,14 +268,17 @@ impl Ingress {
             let Some(timeout) = under.asking.poll_timeout() else { return false };
             tokio::select! {
                 biased;
-                Some((attempt, owner, answer)) = on_their_way.next(), if !on_their_way.is_empty() => {
+                Some((attempt, owner, sent, answer)) = on_their_way.next(), if !on_their_way.is_empty() => {
                     // An answer of an epoch that is known to be over counts no more.
                     self.refresh(&mut under);
                     let answer = answer.unwrap_or(Err(Unreachable::StreamBroken));
                     match answer {
-                        Ok(reply) => under.heard(attempt, owner, reply.epoch, reply.revision, reply.answer),
+                        Ok(reply) => {
+                            self.links.count_answer(owner.session.node, clock::now().since(sent));
+                            under.heard(attempt, owner, reply.epoch, reply.revision, reply.answer);
+                        }
                         Err(why) => {
-                            self.links.count(why);
+                            self.links.count_error(owner.session.node, why);
                             under.asking.handle_unreachable(attempt, delivery_of(why), clock::now());
                         }
                     }

@@ -6,9 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::{AppointedBy, Cluster, ClusterId, Command, Expected, Genesis, HashIds, LeaseTerms};
-use futures_util::StreamExt as _;
 use futures_util::future::OptionFuture;
-use futures_util::stream::FuturesUnordered;
 use limits::FingerprintKey;
 use ownership::SessionId;
 use ownership::cluster_time::ClusterTime;
@@ -16,6 +14,7 @@ use ownership::lease::{Grantor, News, Round, Terms};
 use parking_lot::Mutex;
 use policy::Document;
 use ring::{NodeId, RoutingSeed};
+use tokio::sync::Notify;
 
 use crate::admin::proposal_of;
 use crate::clock;
@@ -82,7 +81,8 @@ impl Leader {
             let live = cluster.sessions.live.keys().copied();
             self.desk.open(Grantor::new(clock::now(), live, terms_of(&cluster.genesis.lease), led.term));
         });
-        tokio::join!(self.grant(led.term), self.place(), self.keep_voters());
+        let due = Due::default();
+        tokio::join!(self.grant(led.term, &due), self.expire(&due), self.place(), self.keep_voters());
     }
 
     /// Writes the first entry, if there is none: whoever leads first does, under the uuid that the cluster was founded with.
@@ -96,7 +96,7 @@ impl Leader {
                 return;
             };
             let Some(cluster) = cluster else { return };
-            if !self.propose(&Command::Found(Box::new(self.genesis(cluster)))).await {
+            if self.propose(&Command::Found(Box::new(self.genesis(cluster)))).await != Came::Done {
                 tokio::time::sleep(AGAIN_AFTER).await;
             }
         }
@@ -119,23 +119,19 @@ impl Leader {
         }
     }
 
-    /// Confirms leadership for those who wait at the desk, and proposes the end of sessions whose lease has run out.
-    async fn grant(&self, term: u64) {
+    /// Confirms leadership for those who wait at the desk, and notes the sessions whose lease has run out.
+    async fn grant(&self, term: u64, due: &Due) {
         let mut confirmation = OptionFuture::from(None);
-        let mut expiries = FuturesUnordered::new();
         loop {
             if let Some(round) = self.desk.poll_confirmation() {
                 confirmation = OptionFuture::from(Some(Box::pin(self.confirm(round, term))));
             }
             let expired = self.desk.handle_timeout(clock::now());
-            if !expired.is_empty() {
-                expiries.push(self.expire(expired));
-            }
+            due.add(expired);
             let Some(timeout) = self.desk.poll_timeout() else { return };
             tokio::select! {
                 biased;
                 Some(()) = &mut confirmation => confirmation = OptionFuture::from(None),
-                Some(()) = expiries.next(), if !expiries.is_empty() => {}
                 () = self.desk.rung() => {}
                 () = tokio::time::sleep(timeout.since(clock::now()).into()) => {}
             }
@@ -157,44 +153,61 @@ impl Leader {
         News { n_max, cluster_time, map_version: self.views.routes.load().map_version() }
     }
 
-    /// One entry ends the sessions and gives away what they owned.
-    async fn expire(&self, sessions: Vec<SessionId>) {
-        let plan = |cluster: &Cluster| {
-            let live: Vec<_> = sessions.iter().copied().filter(|session| cluster.sessions.lives(*session)).collect();
-            let takeovers = cluster.plan_takeovers(&live);
-            (!live.is_empty()).then_some(Command::Expire { sessions: live, takeovers })
-        };
-        // What was refused was planned from a picture that had changed meanwhile: another session had ended, say.
-        while let Some(command) = self.replica.read_cluster(plan).flatten() {
-            if self.propose(&command).await {
-                return;
+    /// One entry ends all sessions that are due and gives away what they owned, so that nothing goes to one that ends next.
+    async fn expire(&self, due: &Due) {
+        loop {
+            let plan = |cluster: &Cluster| {
+                let sessions = due.still_live(cluster);
+                let takeovers = cluster.plan_takeovers(&sessions);
+                (!sessions.is_empty()).then_some(Command::Expire { sessions, takeovers })
+            };
+            match self.replica.read_cluster(plan).flatten() {
+                None => due.rang.notified().await,
+                // What was refused was planned from a picture that had changed meanwhile; planned anew, together with
+                // whatever has become due.
+                Some(command) => {
+                    if self.propose(&command).await != Came::Done {
+                        tokio::time::sleep(AGAIN_AFTER).await;
+                    }
+                }
             }
-            tokio::time::sleep(AGAIN_AFTER).await;
         }
     }
 
     /// Appoints owners for what has none, once that is due.
     async fn place(&self) {
         let mut changes = self.views.changes();
+        // Domains whose first policy the log does not take. It would not take it a second time either: the cluster goes on
+        // without, and an operator applies another.
+        let mut refused = BTreeSet::new();
         loop {
-            if let Some(command) = self.replica.read_cluster(|cluster| self.placement(cluster)).flatten()
-                && !self.propose(&command).await
-            {
-                tokio::time::sleep(AGAIN_AFTER).await;
-                continue;
+            let plan = |cluster: &Cluster| self.placement(cluster, &refused);
+            if let Some(command) = self.replica.read_cluster(plan).flatten() {
+                match (self.propose(&command).await, command) {
+                    (Came::Done, _) => {}
+                    (Came::Refused, Command::ApplyPolicy(proposal)) => {
+                        tracing::warn!(domain = proposal.domain, "the log does not take this first policy");
+                        refused.insert(proposal.domain);
+                        continue;
+                    }
+                    (Came::Refused | Came::Unknown, _) => {
+                        tokio::time::sleep(AGAIN_AFTER).await;
+                        continue;
+                    }
+                }
             }
             // The voters are no view; looking now and then sees them too.
             let _ = tokio::time::timeout(LOOK_EVERY, changes.changed()).await;
         }
     }
 
-    fn placement(&self, cluster: &Cluster) -> Option<Command> {
+    fn placement(&self, cluster: &Cluster, refused: &BTreeSet<String>) -> Option<Command> {
         let by = AppointedBy::Leader;
         if cluster.map.is_placed() {
             let runs = cluster.plan_vacant();
             return (!runs.is_empty()).then_some(Command::Appoint { runs, by });
         }
-        if let Some(command) = self.missing_policy(cluster) {
+        if let Some(command) = self.missing_policy(cluster, refused) {
             return Some(command);
         }
         // Before the first owner decides, the log must survive the loss of any one node that can vote.
@@ -206,9 +219,10 @@ impl Leader {
 
     /// The first of the policies that a new cluster begins with and does not have yet. Only before the first placement: a
     /// policy that was applied later by an operator is never touched.
-    fn missing_policy(&self, cluster: &Cluster) -> Option<Command> {
+    fn missing_policy(&self, cluster: &Cluster, refused: &BTreeSet<String>) -> Option<Command> {
         let documents = self.founding.policies.iter().filter_map(|text| Some((text, Document::parse(text).ok()?)));
-        let mut missing = documents.filter(|(_, document)| cluster.policies.domain(document.domain()).is_none());
+        let is_missing = |domain: &str| cluster.policies.domain(domain).is_none() && !refused.contains(domain);
+        let mut missing = documents.filter(|(_, document)| is_missing(document.domain()));
         let (text, document) = missing.next()?;
         let proposal = proposal_of(&document, text, Expected::Revision(0), "ringfence", "founding");
         Some(Command::ApplyPolicy(Box::new(proposal)))
@@ -236,24 +250,58 @@ impl Leader {
         }
     }
 
-    async fn propose(&self, command: &Command) -> bool {
+    async fn propose(&self, command: &Command) -> Came {
         match self.raft.propose(wire::control::command_to_bytes(command)).await {
             Ok(proposed) => match wire::control::outcome_from_bytes(&proposed.reply) {
-                Ok(Ok(_)) => true,
+                Ok(Ok(_)) => Came::Done,
                 Ok(Err(refusal)) => {
                     tracing::info!(%refusal, "the log refused");
-                    false
+                    Came::Refused
                 }
                 Err(error) => {
                     tracing::error!(%error, "the log's answer is not readable");
-                    false
+                    Came::Unknown
                 }
             },
             Err(error) => {
                 tracing::debug!(%error, "not proposed");
-                false
+                Came::Unknown
             }
         }
+    }
+}
+
+/// What came of a proposal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Came {
+    /// It is applied here.
+    Done,
+    /// It was not legal: nothing changed.
+    Refused,
+    /// It may be applied, or not.
+    Unknown,
+}
+
+/// Sessions whose lease has run out while this node leads, until the log has ended them. A session gets in once its
+/// grantor extends it no more, so it never needs to come out again while it lives.
+#[derive(Debug, Default)]
+struct Due {
+    sessions: Mutex<BTreeSet<SessionId>>,
+    rang: Notify,
+}
+
+impl Due {
+    fn add(&self, sessions: Vec<SessionId>) {
+        if !sessions.is_empty() {
+            self.sessions.lock().extend(sessions);
+            self.rang.notify_one();
+        }
+    }
+
+    fn still_live(&self, cluster: &Cluster) -> Vec<SessionId> {
+        let mut sessions = self.sessions.lock();
+        sessions.retain(|session| cluster.sessions.lives(*session));
+        sessions.iter().copied().collect()
     }
 }
 

@@ -16,7 +16,7 @@ use crate::gossip::{self, GossipHandle};
 use crate::ingress::Ingress;
 use crate::leave::Left;
 use crate::owner::{Holdings, Owner};
-use crate::peer::Links;
+use crate::peer::{Durations, Links};
 use crate::propose::Proposer;
 use crate::raft::{self, RaftNode, Standing};
 use crate::refusals::{Refusals, Refused};
@@ -177,7 +177,8 @@ impl Node {
     }
 
     fn is_settled(&self) -> bool {
-        let placed = self.views.routes.load().iter().all(|(_, route)| route.session.is_some());
+        let routes = self.views.routes.load();
+        let placed = routes.map_version() > 0 && routes.iter().all(|(_, route)| route.session.is_some());
         placed && self.lease_remaining() > Span::ZERO && self.owner.wall().is_some()
     }
 
@@ -296,9 +297,33 @@ impl Node {
         self.owner.reigns()
     }
 
-    /// Checks that could not be delivered to their owner, by reason.
-    pub fn forward_errors(&self) -> impl Iterator<Item = (&'static str, u64)> {
+    /// Checks that could not be delivered to their owner: its name, the reason, how many.
+    pub fn forward_errors(&self) -> Vec<(String, &'static str, u64)> {
         self.links.errors()
+    }
+
+    /// How long owners took to answer what was forwarded to them, by name.
+    pub fn forward_durations(&self) -> Vec<(String, Durations)> {
+        self.links.tallies().into_iter().map(|(name, tally)| (name, tally.durations())).collect()
+    }
+
+    /// Cancels and debts that were lost because too much waited for their owner already, by its name. What they would have
+    /// mended stays as it was: a charge that nobody used, or one that was not booked.
+    pub fn untold(&self) -> Vec<(String, u64)> {
+        self.links.tallies().into_iter().map(|(name, tally)| (name, tally.untold())).collect()
+    }
+
+    /// Connections and datagrams that were refused here or by the other side, by reason.
+    pub fn peer_refusals(&self) -> Vec<(&'static str, u64)> {
+        self.refusals.counts(&self.gossip.counters())
+    }
+
+    /// Keys held here by domain. There is no count by limit: a key is kept as a fingerprint, which does not tell its limit.
+    pub fn keys(&self) -> Vec<(String, u64)> {
+        let policies = self.views.policies.load();
+        let catalogue = &policies.catalogue;
+        let held = |domain: &policy::Domain| catalogue.shared_budgets().used(domain.id());
+        catalogue.domains().map(|domain| (domain.name().to_owned(), held(domain))).collect()
     }
 
     pub(crate) fn standing(&self) -> Standing {
@@ -313,11 +338,12 @@ impl Node {
         &self.proposer
     }
 
-    /// Stops in an orderly way: everything that the node does on its own account ends, and its files are closed. The links
-    /// to other nodes end when the node is dropped.
+    /// Stops: everything that the node does on its own account ends without a word, and its files are closed. The links to
+    /// other nodes end when the node is dropped. See [`Node::leave`] for going politely.
     pub async fn stop(&self) {
         let mut tasks = std::mem::take(&mut *self.tasks.lock());
         tasks.shutdown().await;
+        self.gossip.end();
         self.connections.hang_up();
         self.raft.shutdown().await;
     }

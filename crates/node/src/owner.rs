@@ -6,14 +6,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use control::Event;
 use control::event::ActivatedState;
-use limits::{Moment, Now, WallTime};
+use limits::{LimitId, Moment, Now, WallTime};
 use ownership::cluster_time::ClusterTime;
-use ownership::{Answer, Cancelled, Check, CheckId, CheckLeg, Epoch, Floor, LeaseBound, Partition, SessionId};
+use ownership::{Answer, Cancelled, Check, CheckId, CheckLeg, Epoch, Floor, LeaseBound, Partition, SessionId, Unknown};
 use parking_lot::{Mutex, MutexGuard};
 use ring::{PartitionCount, PartitionId};
 
 use crate::clock;
+use crate::events::Events;
+use crate::quiet::Quiet;
 use crate::views::{Policies, Views};
 
 /// Checks decided on one reading of the clock; the next one reads it again.
@@ -29,6 +32,9 @@ pub struct Owner {
     lease: ArcSwap<LeaseBound>,
     time: ArcSwap<ClusterTime>,
     views: Arc<Views>,
+    events: Arc<Events>,
+    /// When it was last told of which limit that there was no room for its keys.
+    full: Mutex<Quiet<LimitId>>,
     /// Whether this node has given up for good what it owned, and takes nothing any more.
     sealed: AtomicBool,
     fresh_reigns: AtomicU64,
@@ -66,12 +72,14 @@ impl Reading {
 impl Owner {
     /// A node that owns nothing yet, and has no lease: `lease` ends at the boot. There is a gate for every partition that
     /// a cluster can have; those that this one does not have stay shut.
-    pub fn new(views: Arc<Views>, lease: LeaseBound) -> Owner {
+    pub fn new(views: Arc<Views>, lease: LeaseBound, events: Arc<Events>) -> Owner {
         Owner {
             gates: (0..PartitionCount::MAX.get()).map(|_| Mutex::new(Partition::vacant())).collect(),
             lease: ArcSwap::from_pointee(lease),
             time: ArcSwap::from_pointee(ClusterTime::unknown()),
             views,
+            events,
+            full: Mutex::new(Quiet::new()),
             sealed: AtomicBool::new(false),
             fresh_reigns: AtomicU64::new(0),
             worst_case_reigns: AtomicU64::new(0),
@@ -95,11 +103,33 @@ impl Owner {
         // Loaded under the gate: the table may hold shapes that an older book does not know, and the lease may have
         // ended while this thread waited.
         let policies = self.views.policies.load_full();
+        let before = out.len();
         for checks in checks.chunks(CHECKS_PER_READING) {
             let now = self.read(reading, waited, checks.len());
             gate.decide_batch(checks, &policies.catalogue, now, &self.lease.load(), out);
         }
-        Witness { epoch: gate.epoch(), session: gate.session(), clock: gate.last().moment, policies }
+        let witness = Witness { epoch: gate.epoch(), session: gate.session(), clock: gate.last().moment, policies };
+        drop(gate);
+        for (check, answer) in checks.iter().zip(&out[before..]) {
+            if let Answer::Unknown(Unknown::TableFull { leg }) = answer
+                && let Some(leg) = check.legs.get(usize::from(*leg))
+            {
+                self.note_full(leg.limit, &witness.policies);
+            }
+        }
+        witness
+    }
+
+    #[cold]
+    fn note_full(&self, limit: LimitId, policies: &Policies) {
+        if let Some(tally) = policies.tally.limit(limit) {
+            tally.count_full();
+        }
+        let now = clock::now();
+        if let Some(known) = policies.limit(limit).filter(|_| self.full.lock().lets(limit, now)) {
+            let (domain, limit) = (known.domain.to_string(), known.name.to_string());
+            self.events.tell(Event::TableFull { domain, limit });
+        }
     }
 
     /// Takes back what the check `id` charged in this partition.
@@ -241,4 +271,69 @@ pub struct Holdings {
     pub keys: usize,
     /// Partitions that this node decides for.
     pub active: usize,
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::num::NonZeroU64;
+
+    use ring::NodeId;
+
+    use super::*;
+
+    const SESSION: SessionId = SessionId { node: NodeId(NonZeroU64::MIN), nonce: 1, counter: 1 };
+
+    fn owner() -> Owner {
+        let forever = LeaseBound { session: SESSION, end: Moment::MAX, margin: limits::Span::ZERO };
+        Owner::new(Arc::new(Views::unknown()), forever, Arc::default())
+    }
+
+    fn check(id: u128) -> Check {
+        Check { id: CheckId(id), attempt: 1, indexed: false, question: 0, legs: Default::default() }
+    }
+
+    fn decides(owner: &Owner, partition: PartitionId) -> bool {
+        let mut answers = Vec::new();
+        owner.decide(partition, &[check(7)], &mut Reading::new(), &mut answers);
+        matches!(answers[..], [Answer::Decided(_)])
+    }
+
+    #[test]
+    fn nothing_is_decided_after_a_seal_whatever_the_lease_says_and_whoever_is_appointed() {
+        let owner = owner();
+        for partition in (0..8).map(PartitionId) {
+            assert_eq!(owner.reign(partition, Epoch(1), SESSION, Floor::Fresh), Some(ActivatedState::Fresh));
+        }
+        let sealed = AtomicBool::new(false);
+        let (before, after) = (AtomicU64::new(0), AtomicU64::new(0));
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let (owner, sealed, before, after) = (&owner, &sealed, &before, &after);
+                scope.spawn(move || {
+                    for number in 0..20_000u16 {
+                        // Known to be sealed before the question is put.
+                        let late = sealed.load(Ordering::SeqCst);
+                        let decided = decides(owner, PartitionId((number + thread) % 8));
+                        if decided {
+                            let counter = if late { after } else { before };
+                            counter.fetch_add(1, Ordering::Relaxed);
+                        }
+                        // The log goes on appointing, the same epoch again and the next.
+                        owner.reign(PartitionId(number % 8), Epoch(1), SESSION, Floor::Fresh);
+                    }
+                });
+            }
+            while before.load(Ordering::Relaxed) < 100 {
+                std::thread::yield_now();
+            }
+            owner.seal();
+            sealed.store(true, Ordering::SeqCst);
+        });
+        assert_eq!(after.load(Ordering::Relaxed), 0);
+        assert_eq!(owner.reign(PartitionId(0), Epoch(2), SESSION, Floor::Fresh), None);
+        assert!(!decides(&owner, PartitionId(0)));
+        assert_eq!(owner.holdings().active, 0);
+    }
 }

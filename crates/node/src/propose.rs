@@ -3,12 +3,15 @@
 use std::time::Duration;
 
 use control::{Applied, Command, Refusal};
+use ownership::SessionId;
 use parking_lot::Mutex;
 use tonic::transport::Channel;
 use wire::peer::control_client::ControlClient;
 use wire::peer::propose_reply::Reply as Proposed;
-use wire::peer::{ProposeReply, ProposeRequest};
+use wire::peer::renewals_reply::Reply as Renewals;
+use wire::peer::{ProposeReply, ProposeRequest, RenewalsRequest};
 
+use crate::desk::Desk;
 use crate::raft::{Dial, Peer, ProposeError, RaftNode};
 use crate::transport::DialError;
 
@@ -84,6 +87,22 @@ impl Proposer {
             Ok(Err(status)) if DialError::behind(&status).is_some() => Err(NotProposed::NoLeader),
             Ok(Err(status)) => Err(NotProposed::Undecided(status.message().to_owned())),
             Err(_) => Err(NotProposed::Undecided("timed out".to_owned())),
+        }
+    }
+
+    /// The number of the last renewal of `session` that reached whoever leads, 0 when none has since it leads; `None`
+    /// when nobody can say, or no such session lives.
+    pub async fn renewals_of(&self, session: SessionId, desk: &Desk) -> Option<u64> {
+        let leader = self.leader()?;
+        if leader.id == self.raft.id() {
+            return desk.heard(session).flatten();
+        }
+        let request = RenewalsRequest { session: Some(wire::forward::session_to_proto(session)) };
+        let mut client = ControlClient::new(self.channel_to(&leader)?);
+        let reply = tokio::time::timeout(PROPOSE_WITHIN, client.renewals(request)).await.ok()?.ok()?;
+        match reply.into_inner().reply? {
+            Renewals::Heard(seq) => Some(seq),
+            Renewals::NotLeader(_) | Renewals::Unknown(_) => None,
         }
     }
 

@@ -1,14 +1,16 @@
 //! Whom this node does not come to talk to, and why it must not go on itself. Both are an operator's to mend, so they are
 //! told by name: the first once per peer and reason, the second to whoever runs the node.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use control::Event;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use crate::events::Events;
+use crate::gossip::{self, Dropped};
 use crate::transport::{DialError, HandshakeError, Reason};
 
 /// How many pairs of peer and reason are remembered as told. Beyond it nothing more is told; the counters count all.
@@ -73,12 +75,19 @@ pub struct Refusals {
     told: Mutex<BTreeSet<(String, &'static str)>>,
     newest: Mutex<Option<String>>,
     fatal: watch::Sender<Option<Refused>>,
+    handshakes: [AtomicU64; Reason::ALL.len()],
 }
 
 impl Refusals {
     /// None so far.
     pub fn new(events: Arc<Events>) -> Refusals {
-        Refusals { events, told: Mutex::default(), newest: Mutex::default(), fatal: watch::Sender::new(None) }
+        Refusals {
+            events,
+            told: Mutex::default(),
+            newest: Mutex::default(),
+            fatal: watch::Sender::new(None),
+            handshakes: Default::default(),
+        }
     }
 
     /// A peer and this node do not come to talk, for a reason that stays until somebody acts. `text` says it in words.
@@ -113,6 +122,7 @@ impl Refusals {
     /// A handshake failed.
     pub fn handle_refused(&self, peer: &str, error: &HandshakeError) {
         let reason = error.reason();
+        self.handshakes[reason as usize].fetch_add(1, Ordering::Relaxed);
         if is_an_operators(reason) {
             self.tell(peer, reason.as_str(), &error.to_string());
         }
@@ -121,6 +131,18 @@ impl Refusals {
     /// In words, the newest refusal; `None` when there was none.
     pub fn newest(&self) -> Option<String> {
         self.newest.lock().clone()
+    }
+
+    /// Handshakes and datagrams that were refused, by reason.
+    pub fn counts(&self, gossip: &gossip::Counters) -> Vec<(&'static str, u64)> {
+        let mut counts: BTreeMap<&'static str, u64> = BTreeMap::new();
+        for reason in Reason::ALL.into_iter().filter(|reason| is_an_operators(*reason)) {
+            *counts.entry(reason.as_str()).or_default() += self.handshakes[reason as usize].load(Ordering::Relaxed);
+        }
+        for reason in [Dropped::WrongSecret, Dropped::WrongCluster, Dropped::Version] {
+            *counts.entry(reason.as_str()).or_default() += gossip.dropped(reason);
+        }
+        counts.into_iter().collect()
     }
 
     /// This node must not go on. The first reason stands.

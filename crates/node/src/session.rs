@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use control::{Command, Event, NodeSpec, Refusal};
+use limits::Moment;
 use ownership::SessionId;
 use ownership::cluster_time::ClusterTime;
 use ownership::lease::{Ack, Holder, Renewal, Terms};
@@ -20,7 +21,7 @@ use crate::ingress::Ingress;
 use crate::leader::terms_of;
 use crate::owner::Owner;
 use crate::propose::{NotProposed, Proposer};
-use crate::refusals::Refusals;
+use crate::refusals::{Refusals, Refused};
 use crate::replica::Replica;
 use crate::views::Views;
 
@@ -52,6 +53,16 @@ pub enum Exit {
     Leaving,
     /// It has said what there was to say. A session that lives still is renewed no more.
     Left,
+}
+
+/// A session that was in the way of this node's own.
+#[derive(Clone, Copy, Debug)]
+struct HolderMet {
+    session: SessionId,
+    /// The number of its last renewal then.
+    heard: u64,
+    /// When it was met.
+    at: Moment,
 }
 
 /// Everything a session needs of its node.
@@ -105,6 +116,7 @@ impl Life {
         let node = Box::new(self.spec.clone());
         let command = Command::OpenSession { session, node };
         let mut told = None;
+        let mut holder = None;
         while !self.lives(session) && *self.exit.borrow() == Exit::None {
             match self.proposer.propose(&command).await {
                 Ok(_) => self.seen(session).await,
@@ -118,10 +130,49 @@ impl Life {
                     if matches!(error, NotProposed::Refused(Refusal::SessionEnded)) {
                         return;
                     }
+                    self.watch_holder(session, &error, &mut holder).await;
                     tokio::time::sleep(OPEN_AGAIN).await;
                 }
             }
         }
+    }
+
+    /// A session that stands in the way ends by itself if nobody lives it. If somebody still renews it two leases after it
+    /// was first met, there are two nodes where there should be one, and this one was later.
+    async fn watch_holder(&self, session: SessionId, error: &NotProposed, met: &mut Option<HolderMet>) {
+        let Some((holder, held_by)) = self.holder_behind(session, error) else { return };
+        let now = clock::now();
+        let known = met.filter(|met| met.session == holder);
+        let Some(known) = known else {
+            let heard = self.proposer.renewals_of(holder, &self.desk).await;
+            *met = heard.map(|heard| HolderMet { session: holder, heard, at: now });
+            return;
+        };
+        let ttl = self.terms().ttl();
+        if now.since(known.at) < ttl.saturating_add(ttl) {
+            return;
+        }
+        match self.proposer.renewals_of(holder, &self.desk).await {
+            Some(heard) if heard > known.heard => {
+                self.refusals.stop_for(Refused::NameInUse { name: self.spec.name.clone(), held_by });
+                self.views.announce();
+            }
+            // It counts anew under another leader.
+            Some(heard) => *met = Some(HolderMet { heard, at: now, ..known }),
+            None => {}
+        }
+    }
+
+    /// The session that keeps `session` from being opened, and the peer address of its node, if that is why.
+    fn holder_behind(&self, session: SessionId, error: &NotProposed) -> Option<(SessionId, String)> {
+        let NotProposed::Refused(Refusal::NameInUse { .. } | Refusal::AlreadyLive { .. }) = error else { return None };
+        let found = |cluster: &control::Cluster| {
+            let by_node = cluster.sessions.of_node(session.node);
+            let (holder, live) = by_node.or_else(|| cluster.sessions.of_name(&self.spec.name))?;
+            Some((holder, live.node.addresses.peer.clone()))
+        };
+        // An earlier session of this very process is not another's.
+        self.replica.read_cluster(found).flatten().filter(|(holder, _)| holder.nonce != session.nonce)
     }
 
     /// Waits until this node's own replica has the session, or knows that it ended.

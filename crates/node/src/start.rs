@@ -64,7 +64,7 @@ impl Node {
     /// [`StartError`]; nothing runs then.
     pub async fn start(config: Config) -> Result<Arc<Node>, StartError> {
         let me = remember(&config).await?;
-        let followers = followers(me.spec.id, &me.dialler);
+        let followers = followers(&me);
         let replica = Arc::new(Replica::new(followers.clone(), config.bounds.keys_max, Arc::clone(&me.events)));
         let gossip = gossip_of(&config, &me).await?;
         let mut tasks = JoinSet::new();
@@ -83,7 +83,8 @@ impl Node {
             replica.tell_from_now_on();
         }
         let connections = incoming.connections();
-        let control = ControlService { founder: Arc::clone(&me.founder), raft: raft.clone() };
+        let control =
+            ControlService { founder: Arc::clone(&me.founder), raft: raft.clone(), desk: Arc::clone(&followers.desk) };
         tasks.spawn(serve_peers(incoming, raft_service, PeerService::of(&followers), control));
 
         let proposer = Arc::new(Proposer::new(raft.clone(), dial_with(me.dialler.clone())));
@@ -282,11 +283,12 @@ fn dial_with(dialler: Dialler) -> Dial {
 }
 
 /// The parts that follow the replica. There is no lease before the first session: this one ended at the boot.
-fn followers(me: NodeId, dialler: &Dialler) -> Followers {
+fn followers(Oneself { spec, dialler, events, .. }: &Oneself) -> Followers {
+    let me = spec.id;
     let views = Arc::new(Views::unknown());
     let nobody = SessionId { node: me, nonce: 0, counter: 0 };
     let none = LeaseBound { session: nobody, end: Moment::ZERO, margin: Span::ZERO };
-    let owner = Arc::new(Owner::new(Arc::clone(&views), none));
+    let owner = Arc::new(Owner::new(Arc::clone(&views), none, Arc::clone(events)));
     let links = Arc::new(Links::new(me, dial_with(dialler.clone())));
     let ingress = Ingress::new(me, Arc::clone(&owner), Arc::clone(&views), Arc::clone(&links), rand::random());
     Followers { views, owner, ingress: Arc::new(ingress), links, desk: Arc::default() }

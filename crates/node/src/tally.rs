@@ -12,6 +12,9 @@ use crate::decision::{LegAnswer, Source};
 /// Shards per limit; threads beyond it share.
 const SHARDS: usize = 4;
 
+/// A limit is nearly used up when less than this part of it is left.
+const NEAR_PART: u64 = 5;
+
 const OUTCOMES: usize = 3;
 const SOURCES: usize = 6;
 
@@ -57,12 +60,15 @@ const ALL_SOURCES: [Source; SOURCES] =
 struct Shard {
     decisions: [[AtomicU64; SOURCES]; OUTCOMES],
     cost: AtomicU64,
+    near: AtomicU64,
 }
 
 /// The counters of one limit.
 #[derive(Debug, Default)]
 pub struct LimitTally {
     shards: [Shard; SHARDS],
+    /// Checks that found no room for their key: counted at the owner, unlike the rest.
+    full: AtomicU64,
 }
 
 impl LimitTally {
@@ -73,6 +79,9 @@ impl LimitTally {
         shard.decisions[outcome as usize][source_index(leg.source)].fetch_add(1, Ordering::Relaxed);
         if leg.allowed {
             shard.cost.fetch_add(cost, Ordering::Relaxed);
+            if is_near_limit(leg) {
+                shard.near.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 
@@ -89,6 +98,29 @@ impl LimitTally {
     /// Units admitted.
     pub fn cost(&self) -> u64 {
         self.sum(|shard| &shard.cost)
+    }
+
+    /// Checks that it admitted with less than a fifth of its capacity left.
+    pub fn near_limit(&self) -> u64 {
+        self.sum(|shard| &shard.near)
+    }
+
+    /// Decisions that its failure mode made, because no owner answered in time: the mode, and how many.
+    pub fn degraded(&self) -> [(&'static str, u64); 3] {
+        [Source::Closed, Source::Open, Source::Emergency].map(|source| {
+            let of = |outcome: usize| self.sum(|shard| &shard.decisions[outcome][source_index(source)]);
+            (source.as_str(), (0..OUTCOMES).map(of).sum())
+        })
+    }
+
+    /// Counts a check for whose key the owner, this node, had no room.
+    pub fn count_full(&self) {
+        self.full.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Checks for whose key there was no room here.
+    pub fn table_full(&self) -> u64 {
+        self.full.load(Ordering::Relaxed)
     }
 
     fn sum(&self, counter: impl Fn(&Shard) -> &AtomicU64) -> u64 {
@@ -123,6 +155,11 @@ impl Tally {
     pub fn iter(&self) -> impl Iterator<Item = (LimitId, &LimitTally)> {
         self.limits.iter().enumerate().filter_map(|(index, tally)| Some((LimitId(index as u32), tally.as_deref()?)))
     }
+}
+
+/// Whether an admitted check left less than a fifth of the limit: whoever spends on will soon be refused.
+fn is_near_limit(leg: &LegAnswer) -> bool {
+    leg.numbers.is_some_and(|numbers| numbers.remaining < numbers.capacity / NEAR_PART)
 }
 
 const fn source_index(source: Source) -> usize {

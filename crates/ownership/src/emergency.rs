@@ -10,6 +10,8 @@ use limits::{
     LegDecision, Moment, Now, Rate, Shape, Shapes, Span, Table,
 };
 
+use crate::partition::time_to_fill;
+
 /// Keys of one domain that the limiter remembers. Beyond it, new keys are answered as `closed`.
 pub const EMERGENCY_KEYS_MAX: u64 = 100_000;
 
@@ -138,11 +140,7 @@ impl Emergency {
 /// How long ago something was spent when it no longer matters: the window, or the time in which a bucket fills.
 fn fill_time(shape: &Shape, rate: Rate) -> Span {
     match shape.algorithm {
-        Algorithm::TokenBucket { burst } if rate.amount() > 0 => {
-            let nanos = (u128::from(burst) * u128::from(rate.period().as_nanos())).div_ceil(u128::from(rate.amount()));
-            Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-        }
-        Algorithm::TokenBucket { .. } => Span::MAX,
+        Algorithm::TokenBucket { burst } => time_to_fill(rate, burst),
         Algorithm::SlidingLog { .. } | Algorithm::FixedWindow { .. } => rate.period(),
     }
 }

@@ -10,6 +10,9 @@ use crate::floor::Floor;
 use crate::records::{Ending, Fate, Recall, Records, Slot};
 use crate::session::{Epoch, SessionId};
 
+/// The smallest batch whose keys are looked up ahead: for fewer there is nothing to wait for side by side.
+const LOOK_AHEAD_MIN: usize = 2;
+
 /// Until when answers may be given, and in whose name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LeaseBound {
@@ -135,8 +138,19 @@ impl Partition {
             out.extend(checks.iter().map(|_| bar.clone()));
             return;
         }
+        self.look_ahead(checks);
         let mut scratch = Scratch::default();
         out.extend(checks.iter().map(|check| self.answer(check, book, now, &mut scratch)));
+    }
+
+    /// Looks all keys of a batch up before the first is decided: the look-ups wait for memory side by side.
+    fn look_ahead(&self, checks: &[Check]) {
+        if checks.len() < LOOK_AHEAD_MIN {
+            return;
+        }
+        for leg in checks.iter().flat_map(|check| &check.legs) {
+            std::hint::black_box(self.table.holds(&leg.key));
+        }
     }
 
     /// Takes back exactly what the check `id` charged, or leaves a tombstone that keeps it from being charged when it
@@ -340,7 +354,7 @@ fn later(last: Now, now: Now) -> Now {
 }
 
 /// How long an empty bucket takes to fill, rounded up; for ever at a rate of zero.
-fn time_to_fill(rate: Rate, burst: u64) -> Span {
+pub(crate) fn time_to_fill(rate: Rate, burst: u64) -> Span {
     if rate.amount() == 0 {
         return Span::MAX;
     }

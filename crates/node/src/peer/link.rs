@@ -3,6 +3,7 @@
 //! fails what was in flight at once, so that the ingress's rules decide what to do next.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 use std::time::Duration;
 
 use ring::NodeId;
@@ -13,6 +14,8 @@ use tonic::transport::Channel;
 use wire::forward::{Forwarded, Reply, forwarded_to_proto, reply_from_proto};
 use wire::peer as proto;
 use wire::peer::peer_client::PeerClient;
+
+use crate::peer::tally::PeerTally;
 
 /// Checks that may wait for one peer; one more is answered [`Unreachable::QueueFull`] at once.
 pub const QUEUE_MAX: usize = 65_536;
@@ -75,14 +78,15 @@ struct Outgoing {
 #[derive(Debug)]
 pub struct Link {
     queue: mpsc::Sender<Outgoing>,
+    tally: Arc<PeerTally>,
 }
 
 impl Link {
     /// Starts the task that serves `node` over `channel`, which connects lazily and reconnects by itself.
-    pub fn start(node: NodeId, channel: Channel) -> Link {
+    pub fn start(node: NodeId, channel: Channel, tally: Arc<PeerTally>) -> Link {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
         tokio::spawn(Carrier { node, client: PeerClient::new(channel), waiting, paused_until: None }.run());
-        Link { queue }
+        Link { queue, tally }
     }
 
     /// Sends a check; the receiver resolves to its reply. Dropping the receiver abandons the answer, not the check.
@@ -97,7 +101,9 @@ impl Link {
 
     /// Sends a cancel or a debt; nobody waits for it, and a full queue drops it.
     pub fn tell(&self, item: Forwarded) {
-        let _ = self.queue.try_send(Outgoing { item, reply: None });
+        if self.queue.try_send(Outgoing { item, reply: None }).is_err() {
+            self.tally.count_untold();
+        }
     }
 }
 

@@ -2,31 +2,43 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
+use limits::Span;
 use parking_lot::Mutex;
 use ring::NodeId;
 use tokio::sync::oneshot;
 use wire::forward::Forwarded;
 
 use crate::peer::link::{Link, Outcome, Unreachable};
+use crate::peer::tally::PeerTally;
 use crate::raft::{Dial, Peer};
 use crate::views::Roster;
+
+/// How many names of peers have counters of their own; those beyond share [`OTHER`].
+pub const NAMES_MAX: usize = 128;
+
+/// Stands for every name beyond [`NAMES_MAX`].
+pub const OTHER: &str = "_other";
+
+/// Stands for nodes that are not known when they are to be asked.
+const UNKNOWN: &str = "_unknown";
 
 /// One link per node that the control plane knows, other than this one.
 pub struct Links {
     me: NodeId,
     dial: Dial,
     links: ArcSwap<BTreeMap<NodeId, Known>>,
-    changing: Mutex<()>,
-    errors: [AtomicU64; Unreachable::ALL.len()],
+    /// By name; held while the links change, too.
+    tallies: Mutex<BTreeMap<String, Arc<PeerTally>>>,
+    unknown: PeerTally,
 }
 
 #[derive(Clone)]
 struct Known {
     address: String,
     link: Arc<Link>,
+    tally: Arc<PeerTally>,
 }
 
 impl std::fmt::Debug for Links {
@@ -38,12 +50,12 @@ impl std::fmt::Debug for Links {
 impl Links {
     /// No links yet.
     pub fn new(me: NodeId, dial: Dial) -> Links {
-        Links { me, dial, links: ArcSwap::default(), changing: Mutex::new(()), errors: Default::default() }
+        Links { me, dial, links: ArcSwap::default(), tallies: Mutex::default(), unknown: PeerTally::default() }
     }
 
     /// Starts links to nodes that are new or moved, and drops those to nodes that left.
     pub fn follow(&self, roster: &Roster) {
-        let _one_at_a_time = self.changing.lock();
+        let mut tallies = self.tallies.lock();
         let standing = self.links.load();
         let next = roster.iter().filter(|node| node.id != self.me).filter_map(|node| {
             let address = &node.addresses.peer;
@@ -54,7 +66,9 @@ impl Links {
                     let channel = (self.dial)(&peer)
                         .inspect_err(|error| tracing::warn!(%error, address, "a peer's address cannot be dialled"))
                         .ok()?;
-                    Known { address: address.clone(), link: Arc::new(Link::start(node.id, channel)) }
+                    let tally = tally_of(&mut tallies, &node.name);
+                    let link = Arc::new(Link::start(node.id, channel, Arc::clone(&tally)));
+                    Known { address: address.clone(), link, tally }
                 }
             };
             Some((node.id, known))
@@ -75,13 +89,32 @@ impl Links {
     }
 
     /// Counts a check that could not be delivered.
-    pub fn count(&self, why: Unreachable) {
-        self.errors[why as usize].fetch_add(1, Ordering::Relaxed);
+    pub fn count_error(&self, node: NodeId, why: Unreachable) {
+        match self.links.load().get(&node) {
+            Some(known) => known.tally.count_error(why),
+            None => self.unknown.count_error(why),
+        }
     }
 
-    /// Checks that could not be delivered, by reason.
-    pub fn errors(&self) -> impl Iterator<Item = (&'static str, u64)> {
-        Unreachable::ALL.into_iter().zip(&self.errors).map(|(why, count)| (why.as_str(), count.load(Ordering::Relaxed)))
+    /// Counts an answer that came so long after its check was sent.
+    pub fn count_answer(&self, node: NodeId, took: Span) {
+        if let Some(known) = self.links.load().get(&node) {
+            known.tally.count_answer(took);
+        }
+    }
+
+    /// The counters of every peer by name, those that are gone included.
+    pub fn tallies(&self) -> Vec<(String, Arc<PeerTally>)> {
+        self.tallies.lock().iter().map(|(name, tally)| (name.clone(), Arc::clone(tally))).collect()
+    }
+
+    /// Checks that could not be delivered: peer, reason, how many.
+    pub fn errors(&self) -> Vec<(String, &'static str, u64)> {
+        let of = |name: &str, tally: &PeerTally| -> Vec<_> {
+            tally.errors().map(|(reason, count)| (name.to_owned(), reason, count)).collect()
+        };
+        let unknown = of(UNKNOWN, &self.unknown).into_iter().filter(|(_, _, count)| *count > 0);
+        self.tallies().iter().flat_map(|(name, tally)| of(name, tally)).chain(unknown).collect()
     }
 
     /// Tells a node something that needs no answer.
@@ -90,4 +123,10 @@ impl Links {
             known.link.tell(item);
         }
     }
+}
+
+/// The counters of a name, made where there are none and there is room.
+fn tally_of(tallies: &mut BTreeMap<String, Arc<PeerTally>>, name: &str) -> Arc<PeerTally> {
+    let name = if tallies.len() < NAMES_MAX || tallies.contains_key(name) { name } else { OTHER };
+    Arc::clone(tallies.entry(name.to_owned()).or_default())
 }

@@ -3,7 +3,9 @@
 mod link;
 mod links;
 mod service;
+mod tally;
 
 pub use link::Unreachable;
 pub use links::Links;
 pub use service::PeerService;
+pub use tally::Durations;

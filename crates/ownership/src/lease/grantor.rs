@@ -134,6 +134,12 @@ impl Grantor {
         self.sessions.get(&session).map(|standing| standing.deadline)
     }
 
+    /// The number of the last renewal of the session that reached this leader, 0 when none has since it leads: from two
+    /// readings one learns whether anybody lives it. `None` when the log names no such live session.
+    pub fn heard(&self, session: SessionId) -> Option<u64> {
+        self.sessions.get(&session).map(|standing| standing.heard.map_or(0, |renewal| renewal.seq))
+    }
+
     /// The log opened a session, here and now.
     pub fn handle_session_opened(&mut self, session: SessionId, now: Moment) {
         let deadline = now.saturating_add(self.terms.granted());
