@@ -281,28 +281,61 @@ async fn a_thousand_clients_hang_up_and_each_id_is_charged_once() {
     assert_eq!(sessions(&dev.cluster(1)), before, "nobody lost a lease over it");
 }
 
+/// The clients of a storm whose keys this node does not own, each under one limit.
+async fn of_others_than(dev: &Dev, owner: &str, number: usize) -> Vec<Client> {
+    let clients: Vec<_> = Client::storm(number).into_iter().map(|client| Client { named: false, ..client }).collect();
+    let seen = look(dev, &clients).await;
+    clients.into_iter().zip(seen).filter(|(_, seen)| seen.owner != owner).map(|(client, _)| client).collect()
+}
+
 /// The same, of a node that waits for a dead owner: every one of these questions is still open when its client leaves.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clients_that_wait_for_a_dead_owner_and_hang_up_leave_nothing_behind() {
     let mut dev = Dev::start_with_policy(POLICY);
+    let mut storms = Vec::new();
+    for number in 0..2 {
+        storms.push(of_others_than(&dev, "n1", number).await);
+    }
     // Two of three dead: nobody takes over, and what they owned is waited for until the deadline.
     dev.kill("n2");
     dev.kill("n3");
     let held = Held::by(&dev);
-    for number in 0..2 {
-        let clients = Client::storm(number);
-        let together = Arc::new(Barrier::new(clients.len()));
+    for clients in storms.clone() {
+        let asked = clients.len();
+        let together = Arc::new(Barrier::new(asked));
         let address = dev.api(1).to_owned();
         let tasks: Vec<_> = clients
             .into_iter()
             .map(|client| tokio::spawn(client.hang_up_http(address.clone(), Arc::clone(&together))))
             .collect();
         let answered = join_all(tasks).await.into_iter().filter(|answered| *answered.as_ref().unwrap()).count();
-        assert!(answered < CLIENTS, "nobody hung up before the answer, so this test shows nothing");
+        assert!(answered < asked, "nobody hung up before the answer, so this test shows nothing");
         Held::returns(held, &dev).await;
     }
-    let request = Client::storm(9)[0].patient();
     let mut asks = RateLimiterClient::new(channel(dev.api(1)));
-    let answer = asks.check(request).await.unwrap().into_inner();
+    let answer = asks.check(storms[0][0].patient()).await.unwrap().into_inner();
     assert!(!answer.allowed && answer.degraded, "it still answers, by failure mode: {answer:?}");
+}
+
+/// Behind a gateway many callers share a connection. What some of them give up costs the others nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn calls_that_are_given_up_cost_the_other_callers_of_their_connection_nothing() {
+    let dev = Dev::start_with_policy(POLICY);
+    let asks = RateLimiterClient::new(channel(dev.api(2)));
+    let (send, batches) = tokio::sync::mpsc::channel(1);
+    let batches = tokio_stream::wrappers::ReceiverStream::new(batches);
+    let batch = |number: u64| CheckBatchRequest { number, checks: vec![Client::storm(99)[0].patient()] };
+    send.send(batch(0)).await.unwrap();
+    let mut answers = asks.clone().check_stream(batches).await.unwrap().into_inner();
+    assert_eq!(answers.message().await.unwrap().unwrap().number, 0);
+    for storm in 1..=3 {
+        let clients = Client::storm(storm);
+        let together = Arc::new(Barrier::new(clients.len()));
+        let tasks = clients.into_iter().map(|client| client.hang_up_grpc(asks.clone(), Arc::clone(&together)));
+        let answered = join_all(tasks.map(tokio::spawn)).await;
+        assert!(answered.into_iter().any(|answered| !answered.unwrap()), "somebody hung up before the answer");
+        send.send(batch(storm as u64)).await.unwrap();
+        let answer = answers.message().await.expect("the connection stands").expect("and so does the stream");
+        assert_eq!(answer.number, storm as u64);
+    }
 }

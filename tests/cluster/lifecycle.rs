@@ -2,6 +2,7 @@
 //! and return, and always one cluster.
 
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
 use serde_json::{Value, json};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 use crate::dev::node;
 use crate::http;
 use crate::patience::until;
-use crate::serve::{Fleet, all_owned, live_nodes, of};
+use crate::serve::{Fleet, all_owned, live_nodes, of, question};
 
 /// The roles of all nodes, sorted.
 fn roles(cluster: &Value) -> Vec<String> {
@@ -133,6 +134,51 @@ fn a_node_that_is_asked_to_end_gives_its_partitions_away_and_nobody_waits_for_it
     // It comes back as who it was.
     fleet.start(2);
     fleet.wait_until_settled(2, 3);
+}
+
+/// Whoever asks another node, or the leaving node itself while it still answers, does not notice: no failure mode answers.
+#[test]
+fn a_planned_exit_fails_no_check_of_an_open_limit() {
+    let mut fleet = Fleet::of_three();
+    for number in 1..=3 {
+        fleet.wait_until_settled(number, 3);
+    }
+    let stop = AtomicBool::new(false);
+    let (nodes, leaves) = ([1, 2, 3].map(|number| fleet.api(number)), 2);
+    let asked = std::thread::scope(|scope| {
+        let askers = nodes.iter().enumerate().map(|(at, node)| {
+            let stop = &stop;
+            scope.spawn(move || {
+                let mut asked = 0;
+                for client in (0..100).cycle() {
+                    if stop.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    match http::try_post(node, "/v1/check", &question("open", &format!("client-{client}"))) {
+                        Some(answer) => {
+                            assert_eq!(
+                                (answer.status, &answer.body["degraded"]),
+                                (200, &json!(false)),
+                                "{}",
+                                answer.body
+                            );
+                            asked += 1;
+                        }
+                        // A caller of the node that left asks another.
+                        None => assert_eq!(at + 1, leaves, "only n{leaves} goes away"),
+                    }
+                }
+                asked
+            })
+        });
+        let askers: Vec<_> = askers.collect();
+        fleet.signal(leaves, "TERM");
+        assert_eq!(fleet.ended(leaves), 0, "{}", fleet.log(leaves));
+        fleet.wait_until(1, "everything owned", |cluster| live_nodes(cluster) == 2 && all_owned(cluster));
+        stop.store(true, Ordering::Relaxed);
+        askers.into_iter().map(|asker| asker.join().unwrap()).sum::<usize>()
+    });
+    assert!(asked > 50, "the load was there: {asked}");
 }
 
 #[test]

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::dev::Dev;
 use crate::http;
 use crate::patience::until;
+use crate::serve::Fleet;
 
 /// How long the cluster stands still: several times its leases.
 const STANDS_STILL: Duration = Duration::from_secs(10);
@@ -58,11 +59,17 @@ fn a_cluster_that_stood_still_for_ten_seconds_goes_on_where_it_was() {
         assert_eq!(remaining(&decision), [70, 70], "{decision}");
     }
     let before = appointed(&dev, 1);
+    // A cluster of one has no other leader to turn to: the same clock tells it that everybody's lease is over.
+    let mut alone = Fleet::new(1);
+    alone.start(1);
+    let before_alone = alone.wait_until_settled(1, 1);
 
     dev.signal("STOP");
+    alone.signal(1, "STOP");
     // The stop is the fault itself; nothing can announce its end.
     std::thread::sleep(STANDS_STILL);
     dev.signal("CONT");
+    alone.signal(1, "CONT");
 
     // Whoever has no lease says so; nobody may say that a key is used up, or count it anew.
     for node in 1..=3 {
@@ -90,5 +97,12 @@ fn a_cluster_that_stood_still_for_ten_seconds_goes_on_where_it_was() {
         let metrics = http::get(dev.admin(node), "/metrics").body;
         let metrics = metrics.as_str().unwrap();
         assert!(metrics.contains("ringfence_takeovers_total{state=\"worst_case\"} 0\n"), "{metrics}");
+    }
+    let after_alone = until("the cluster of one deciding again", || match alone.check(1, "closed", "one").body {
+        answer if answer["degraded"] == false => Ok(alone.cluster(1)),
+        answer => Err(answer),
+    });
+    for same in ["nodes", "map_version"] {
+        assert_eq!(after_alone[same], before_alone[same], "no epoch rose and no session ended");
     }
 }
