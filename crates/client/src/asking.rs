@@ -18,7 +18,7 @@ pub(crate) const ATTEMPTS_MAX: u32 = 8;
 pub(crate) const ANSWER_TIME_MIN: Duration = Duration::from_millis(1);
 
 /// The most of a share that is kept back for the answer's way home.
-const RETURN_TIME_MAX: Duration = Duration::from_millis(20);
+const RETURN_TIME_MAX: Duration = Duration::from_millis(50);
 
 /// How a node stands, as far as choosing goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,8 +92,8 @@ impl Asking {
         self.last = Some(trouble);
     }
 
-    /// An attempt could not even join the node's queue.
-    pub(crate) fn handle_full(&mut self, node: usize) {
+    /// The last attempt could not even join the node's queue.
+    pub(crate) fn handle_not_queued(&mut self, node: usize) {
         self.pending &= !(1 << node);
         self.full |= 1 << node;
     }
@@ -106,8 +106,8 @@ impl Asking {
         if self.pending != 0 && now < self.silent_at {
             return Step::Wait { until: self.silent_at, or_change: false };
         }
-        let mut usable =
-            (0..nodes).filter(|node| self.pending & (1 << node) == 0 && standing(*node) == Standing::Usable);
+        let left_out = self.pending | self.full;
+        let mut usable = (0..nodes).filter(|node| left_out & (1 << node) == 0 && standing(*node) == Standing::Usable);
         let (next, another) = (usable.next(), usable.next().is_some());
         if let Some(attempt) = next.and_then(|node| self.attempt(node, another, now)) {
             return Step::Ask(attempt);
@@ -210,7 +210,7 @@ mod tests {
     #[test]
     fn the_first_node_of_the_list_gets_three_fifths_and_is_told_a_little_less() {
         let mut scene = Scene::among(3);
-        let (answer_by, silent_at) = (scene.start + 130 * MS, scene.start + 150 * MS);
+        let (answer_by, silent_at) = (scene.start + 120 * MS, scene.start + 150 * MS);
         assert_eq!(scene.at(0), Step::Ask(Attempt { node: 0, number: 1, answer_by, silent_at }));
         assert_eq!(scene.at(0), scene.wait(150, false));
     }
@@ -218,7 +218,7 @@ mod tests {
     #[test]
     fn an_only_node_gets_it_all() {
         let mut scene = Scene::among(1);
-        let (answer_by, silent_at) = (scene.start + 230 * MS, scene.start + 250 * MS);
+        let (answer_by, silent_at) = (scene.start + 200 * MS, scene.start + 250 * MS);
         assert_eq!(scene.at(0), Step::Ask(Attempt { node: 0, number: 1, answer_by, silent_at }));
     }
 
@@ -289,9 +289,9 @@ mod tests {
     fn a_node_whose_queue_is_full_is_passed_over_and_with_all_of_them_full_it_fails_at_once() {
         let mut scene = Scene::among(2);
         assert_eq!(scene.asked_at(0), (0, 1));
-        scene.asking.handle_full(0);
+        scene.asking.handle_not_queued(0);
         assert_eq!(scene.asked_at(0), (1, 2));
-        scene.asking.handle_full(1);
+        scene.asking.handle_not_queued(1);
         assert_eq!(scene.at(0), Step::Fail(Why::Full));
     }
 

@@ -74,19 +74,20 @@ impl Batch {
     /// more are dropped; those whose time is up are told so through `late`. `None` when nothing is left.
     pub(crate) fn take(ready: &mut VecDeque<Outgoing>, max: usize, now: Instant, late: &Trouble) -> Option<Batch> {
         debug_assert_eq!(late.what, TroubleKind::TooLate, "a check that is too late never left");
-        let mut batch: Option<Batch> = None;
-        for _ in 0..ready.len() {
-            let Some(outgoing) = ready.pop_front() else { break };
+        let (mut batch, mut stays): (Option<Batch>, Vec<Outgoing>) = (None, Vec::new());
+        while batch.as_ref().is_none_or(|batch| batch.checks.len() < max)
+            && let Some(outgoing) = ready.pop_front()
+        {
             let left = outgoing.answer_by.saturating_duration_since(now);
             match batch.as_mut() {
                 _ if outgoing.reply.is_closed() => {}
                 _ if left < ANSWER_TIME_MIN => settle(outgoing.reply, Err(Fault::Trouble(late.clone()))),
                 None => batch = Some(Batch::of(outgoing, left)),
-                Some(batch) if batch.checks.len() < max && batch.fits(left) => batch.add(outgoing, left),
-                // It goes round to the back, behind those that came after it: so that all keep their order.
-                Some(_) => ready.push_back(outgoing),
+                Some(batch) if batch.fits(left) => batch.add(outgoing, left),
+                Some(_) => stays.push(outgoing),
             }
         }
+        stays.into_iter().rev().for_each(|outgoing| ready.push_front(outgoing));
         batch
     }
 

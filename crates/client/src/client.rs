@@ -1,12 +1,12 @@
 //! The client: one link per node, and the drive of each check from its question to its decision.
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::task::Poll;
 use std::time::Instant;
 
-use futures_util::StreamExt as _;
-use futures_util::future::join_all;
-use futures_util::stream::FuturesUnordered;
+use futures_util::future::{join_all, poll_fn};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{oneshot, watch};
@@ -172,16 +172,19 @@ impl Inner {
 
     /// Carries out what the check's rules say until there is a decision or an error.
     async fn drive(&self, request: proto::CheckRequest, mut asking: Asking) -> Result<Decision, CheckError> {
-        let mut out = FuturesUnordered::new();
+        let mut out = Vec::with_capacity(1);
         let mut changes = None;
         loop {
             let standing = |node: usize| self.nodes[node].shared.standing();
             let (until, or_change) = match asking.poll_step(Instant::now(), self.nodes.len(), standing) {
                 Step::Ask(attempt) => {
                     match self.ask(&request, attempt) {
-                        Ok(outcome) => out.push(async move { (attempt, outcome.await) }),
-                        Err(NotQueued::ShutDown) => return Err(self.shut(&asking)),
-                        Err(NotQueued::Full) => asking.handle_full(attempt.node),
+                        Ok(outcome) => out.push((attempt, outcome)),
+                        Err(NotQueued::Full) => asking.handle_not_queued(attempt.node),
+                        Err(NotQueued::ShutDown) => {
+                            asking.handle_not_queued(attempt.node);
+                            return Err(self.shut(&asking));
+                        }
                     }
                     continue;
                 }
@@ -198,7 +201,7 @@ impl Inner {
             }
             tokio::select! {
                 biased;
-                Some(returned) = out.next(), if !out.is_empty() => {
+                returned = next_of(&mut out), if !out.is_empty() => {
                     if let Some(result) = self.conclude(returned, &mut asking) {
                         return result;
                     }
@@ -269,6 +272,19 @@ impl Inner {
     fn shut(&self, asking: &Asking) -> CheckError {
         CheckError::ShutDown { may_have_spent: asking.may_have_spent() }
     }
+}
+
+/// The first of these to come in. They are few, and nearly always one.
+async fn next_of(out: &mut Vec<(Attempt, oneshot::Receiver<Outcome>)>) -> Returned {
+    poll_fn(|cx| {
+        let poll = |(_, outcome): &mut (Attempt, oneshot::Receiver<Outcome>)| match Pin::new(outcome).poll(cx) {
+            Poll::Ready(outcome) => Some(outcome),
+            Poll::Pending => None,
+        };
+        let came = out.iter_mut().map(poll).enumerate().find_map(|(index, outcome)| Some((index, outcome?)));
+        came.map_or(Poll::Pending, |(index, outcome)| Poll::Ready((out.swap_remove(index).0, outcome)))
+    })
+    .await
 }
 
 async fn change_of(changes: &mut Option<watch::Receiver<()>>) {

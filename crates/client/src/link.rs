@@ -61,6 +61,11 @@ pub(crate) struct Carrier {
     backoff: Backoff,
     batch_max: usize,
     waiting: mpsc::Receiver<Outgoing>,
+    /// What was taken from the queue and could not leave yet, the oldest first.
+    ready: VecDeque<Outgoing>,
+    /// From so many on, those that nobody waits for any more are thrown out. Fewer are still wanted: callers give up
+    /// their places when they go.
+    ready_max: usize,
     late: Trouble,
 }
 
@@ -96,8 +101,11 @@ pub(crate) fn link(
         .keep_alive_timeout(KEEP_ALIVE.1)
         .keep_alive_while_idle(true);
     let late = trouble(&node, TroubleKind::TooLate, "its time was up in the queue");
-    let Bounds { connect_timeout, backoff, batch_max, .. } = bounds;
-    (Link { queue }, Carrier { node, endpoint, token, connect_timeout, backoff, batch_max, waiting, late })
+    let Bounds { connect_timeout, backoff, batch_max, queue_max, .. } = bounds;
+    let (ready, ready_max) = (VecDeque::new(), 2 * queue_max);
+    let carrier =
+        Carrier { node, endpoint, token, connect_timeout, backoff, batch_max, waiting, ready, ready_max, late };
+    (Link { queue }, carrier)
 }
 
 impl Link {
@@ -119,7 +127,8 @@ impl Carrier {
     pub(crate) async fn run(mut self) {
         let mut failures = 0;
         loop {
-            let fault = match self.open().await {
+            let Some(opened) = self.open().await else { return };
+            let fault = match opened {
                 Ok(stream) => {
                     self.node.is_reachable();
                     let Some(ended) = self.carry(stream).await else { return };
@@ -138,41 +147,41 @@ impl Carrier {
         }
     }
 
-    /// Opens a stream on a connection of its own: one that broke, or fell silent, is not used again.
-    async fn open(&self) -> Result<Stream, Fault> {
-        let opening = async {
-            let no_connection = |error: tonic::transport::Error| {
-                Fault::Trouble(trouble(&self.node, TroubleKind::NoConnection, &in_words(&error)))
-            };
-            let channel = self.endpoint.connect().await.map_err(no_connection)?;
-            let mut client = RateLimiterClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
-            let (outbound, batches) = mpsc::channel(1);
-            let mut request = Request::new(ReceiverStream::new(batches));
-            if let Some(token) = &self.token {
-                request.metadata_mut().insert("authorization", token.clone());
+    /// Opens a stream, and takes in what comes meanwhile. `None` when there is no client any more.
+    async fn open(&mut self) -> Option<Result<Stream, Fault>> {
+        let opening = stream(self.endpoint.clone(), self.token.clone(), Arc::clone(&self.node));
+        let mut opening = pin!(tokio::time::timeout(self.connect_timeout, opening));
+        loop {
+            tokio::select! {
+                biased;
+                opened = &mut opening => {
+                    let timed_out = || trouble(&self.node, TroubleKind::NoConnection, "timed out while connecting");
+                    return Some(opened.unwrap_or_else(|_| Err(Fault::Trouble(timed_out()))));
+                }
+                outgoing = self.waiting.recv() => self.take_in(outgoing?),
             }
-            let opened = client.check_stream(request).await;
-            let inbound = opened.map_err(|status| self.fault_of(&status, TroubleKind::NoConnection))?.into_inner();
-            Ok(Stream { outbound, inbound, _channel: channel })
-        };
-        let timed_out =
-            |_| Fault::Trouble(trouble(&self.node, TroubleKind::NoConnection, "timed out while connecting"));
-        tokio::time::timeout(self.connect_timeout, opening).await.map_err(timed_out)?
+        }
+    }
+
+    fn take_in(&mut self, outgoing: Outgoing) {
+        if self.ready.len() >= self.ready_max {
+            self.ready.retain(|outgoing| !outgoing.reply.is_closed());
+        }
+        self.ready.push_back(outgoing);
     }
 
     /// Serves one stream until it breaks. `None` when there is no client any more.
     async fn carry(&mut self, stream: Stream) -> Option<Ended> {
         let Stream { outbound, mut inbound, _channel } = stream;
-        let mut ready: VecDeque<Outgoing> = VecDeque::new();
-        let mut arrived = Vec::with_capacity(self.batch_max);
         let mut out = Out::default();
+        let mut arrived = Vec::with_capacity(self.batch_max);
         let mut wake = pin!(tokio::time::sleep(IDLE));
         let fault = loop {
             let now = Instant::now();
             if out.look(now) == Looked::Silent {
                 break Fault::Trouble(trouble(&self.node, TroubleKind::Silent, "no answer while its time passed"));
             }
-            let leaves_at = out.may_leave_at(now).filter(|_| !ready.is_empty());
+            let leaves_at = out.may_leave_at(now).filter(|_| !self.ready.is_empty());
             let next = [out.look_at(), leaves_at.filter(|at| *at > now)].into_iter().flatten().min();
             let next = tokio::time::Instant::from_std(next.unwrap_or(now + IDLE));
             // Setting a timer takes a lock, so one that is early enough is left as it is.
@@ -185,47 +194,41 @@ impl Carrier {
                     Ok(Some(answer)) => if let Err(breach) = out.deliver(answer, Instant::now()) {
                         break Fault::Trouble(trouble(&self.node, TroubleKind::StreamBroken, breach));
                     },
-                    Ok(None) => {
-                        break Fault::Trouble(trouble(&self.node, TroubleKind::StreamBroken, "the node ended it"));
-                    }
-                    Err(status) => break self.fault_of(&status, TroubleKind::StreamBroken),
+                    Ok(None) => break ended_by_node(&self.node),
+                    Err(status) => break fault_of(&status, &self.node, TroubleKind::StreamBroken),
                 },
                 permit = outbound.reserve(), if leaves_at.is_some_and(|at| at <= now) => match permit {
-                    Ok(permit) => {
-                        self.fill(&mut ready);
-                        let now = Instant::now();
-                        if let Some(batch) = Batch::take(&mut ready, self.batch_max, now, &self.late) {
-                            permit.send(out.depart(batch, now));
-                        }
-                    }
-                    // The stream's own end says why.
+                    Ok(permit) => if let Some(batch) = self.next_batch() {
+                        permit.send(out.depart(batch, Instant::now()));
+                    },
+                    // The other half of the stream says why.
                     Err(_) => break match inbound.message().await {
-                        Err(status) => self.fault_of(&status, TroubleKind::StreamBroken),
-                        Ok(_) => Fault::Trouble(trouble(&self.node, TroubleKind::StreamBroken, "the node ended it")),
+                        Err(status) => fault_of(&status, &self.node, TroubleKind::StreamBroken),
+                        Ok(_) => ended_by_node(&self.node),
                     },
                 },
-                received = self.waiting.recv_many(&mut arrived, self.batch_max), if ready.is_empty() => {
+                received = self.waiting.recv_many(&mut arrived, self.batch_max) => {
                     if received == 0 {
                         return None;
                     }
-                    ready.extend(arrived.drain(..));
+                    arrived.drain(..).for_each(|outgoing| self.take_in(outgoing));
                 }
                 () = &mut wake => {}
             }
         };
         let worked = out.has_heard();
-        ready.into_iter().for_each(|outgoing| settle(outgoing.reply, Err(never_left(&fault))));
         out.fail(&fault);
         Some(Ended { fault, worked })
     }
 
     /// What came in while the previous batch was leaving goes along.
-    fn fill(&mut self, ready: &mut VecDeque<Outgoing>) {
-        while ready.len() < self.batch_max
+    fn next_batch(&mut self) -> Option<Batch> {
+        while self.ready.len() < self.batch_max
             && let Ok(outgoing) = self.waiting.try_recv()
         {
-            ready.push_back(outgoing);
+            self.take_in(outgoing);
         }
+        Batch::take(&mut self.ready, self.batch_max, Instant::now(), &self.late)
     }
 
     /// Leaves the node alone for a while, and tells everybody who comes why. False when there is no client any more.
@@ -241,6 +244,7 @@ impl Carrier {
             }
         }
         let fault = never_left(&fault);
+        self.ready.drain(..).for_each(|outgoing| settle(outgoing.reply, Err(fault.clone())));
         let mut over = pin!(tokio::time::sleep(pause));
         loop {
             tokio::select! {
@@ -253,35 +257,55 @@ impl Carrier {
             }
         }
     }
+}
 
-    /// What a failed call means: most statuses say that the node, or the way to it, is not fit to answer; two say that
-    /// it does not answer to this caller.
-    fn fault_of(&self, status: &Status, what: TroubleKind) -> Fault {
-        let refused = |code| Fault::Refused { code, detail: status.message().into() };
-        match status.code() {
-            Code::Unauthenticated => refused("unauthorised"),
-            Code::PermissionDenied => refused("forbidden"),
-            Code::Ok
-            | Code::Cancelled
-            | Code::Unknown
-            | Code::InvalidArgument
-            | Code::DeadlineExceeded
-            | Code::NotFound
-            | Code::AlreadyExists
-            | Code::ResourceExhausted
-            | Code::FailedPrecondition
-            | Code::Aborted
-            | Code::OutOfRange
-            | Code::Unimplemented
-            | Code::Internal
-            | Code::Unavailable
-            | Code::DataLoss => {
-                let detail = match status.source() {
-                    Some(source) => format!("{}: {}", status.message(), in_words(source)),
-                    None => status.message().to_owned(),
-                };
-                Fault::Trouble(trouble(&self.node, what, &detail))
-            }
+/// Opens a stream on a connection of its own: one that broke, or fell silent, is not used again.
+async fn stream(endpoint: Endpoint, token: Option<MetadataValue<Ascii>>, node: Arc<Shared>) -> Result<Stream, Fault> {
+    let no_connection =
+        |error: tonic::transport::Error| Fault::Trouble(trouble(&node, TroubleKind::NoConnection, &in_words(&error)));
+    let channel = endpoint.connect().await.map_err(no_connection)?;
+    let mut client = RateLimiterClient::new(channel.clone()).max_decoding_message_size(ANSWER_BYTES_MAX);
+    let (outbound, batches) = mpsc::channel(1);
+    let mut request = Request::new(ReceiverStream::new(batches));
+    if let Some(token) = token {
+        request.metadata_mut().insert("authorization", token);
+    }
+    let opened = client.check_stream(request).await;
+    let inbound = opened.map_err(|status| fault_of(&status, &node, TroubleKind::NoConnection))?.into_inner();
+    Ok(Stream { outbound, inbound, _channel: channel })
+}
+
+fn ended_by_node(node: &Shared) -> Fault {
+    Fault::Trouble(trouble(node, TroubleKind::StreamBroken, "the node ended it"))
+}
+
+/// What a failed call means: most statuses say that the node, or the way to it, is not fit to answer; two say that
+/// it does not answer to this caller.
+fn fault_of(status: &Status, node: &Shared, what: TroubleKind) -> Fault {
+    let refused = |code| Fault::Refused { code, detail: status.message().into() };
+    match status.code() {
+        Code::Unauthenticated => refused("unauthorised"),
+        Code::PermissionDenied => refused("forbidden"),
+        Code::Ok
+        | Code::Cancelled
+        | Code::Unknown
+        | Code::InvalidArgument
+        | Code::DeadlineExceeded
+        | Code::NotFound
+        | Code::AlreadyExists
+        | Code::ResourceExhausted
+        | Code::FailedPrecondition
+        | Code::Aborted
+        | Code::OutOfRange
+        | Code::Unimplemented
+        | Code::Internal
+        | Code::Unavailable
+        | Code::DataLoss => {
+            let detail = match status.source() {
+                Some(source) => format!("{}: {}", status.message(), in_words(source)),
+                None => status.message().to_owned(),
+            };
+            Fault::Trouble(trouble(node, what, &detail))
         }
     }
 }
