@@ -7,7 +7,7 @@ use anyhow::Result;
 use clap::{Args, Parser, Subcommand};
 
 use crate::scenarios;
-use crate::{cage, needs, suite};
+use crate::{cage, compose, needs, suite};
 
 /// The exit code of a run that did not take place, since the machine lacks something: what other suites use for it too.
 const DID_NOT_RUN: u8 = 77;
@@ -26,6 +26,8 @@ enum Command {
     Run(RunWords),
     /// List the scenarios.
     List,
+    /// Start the compose cluster, as users do, and kill its containers under load. Needs a Docker engine.
+    Compose(ComposeWords),
 }
 
 /// What `run` is told.
@@ -48,6 +50,18 @@ pub struct RunWords {
     pub inside: bool,
 }
 
+/// What `compose` is told.
+#[derive(Clone, Debug, Args)]
+pub struct ComposeWords {
+    /// The node's program, which goes into the image and is called as users call it; the one beside this program if not
+    /// given.
+    #[arg(long, value_name = "PATH")]
+    pub program: Option<PathBuf>,
+    /// Where the report, the history and logs go.
+    #[arg(long, value_name = "DIR", default_value = "target/chaos/compose")]
+    pub out: PathBuf,
+}
+
 impl Cli {
     /// Does what was asked.
     ///
@@ -60,6 +74,10 @@ impl Cli {
                 Ok(ExitCode::SUCCESS)
             }
             Command::Run(words) => run(&words),
+            Command::Compose(words) => {
+                let program = suite::program(words.program.as_deref())?;
+                compose::run(&program, &words.out).map(|()| ExitCode::SUCCESS)
+            }
         }
     }
 }

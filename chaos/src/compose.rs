@@ -21,23 +21,17 @@ use sim::{Clocks, Row, judge};
 
 use crate::admin::{Admin, Cluster};
 use crate::bounds::{LOOK_EVERY, OWNED_AGAIN, SETTLED_WITHIN};
-use crate::history_file;
-use crate::load::{Callers, Stream};
+use crate::cli::say;
+use crate::load::Callers;
 use crate::serving::Serving;
 use crate::stalls::{Sleeper, Stalls};
-use crate::terms;
 use crate::watch::{Watch, seconds};
+use crate::{history_file, keys, terms};
 
 use project::{NODES, Project, root};
 
 /// How long the engine may take to see what a node's health has become: its first looks, and three in a row.
 const HEALTH_WITHIN: Duration = Duration::from_secs(60);
-
-/// Keys of each limit in the load.
-const KEYS: usize = 6;
-
-/// How often each key is asked about.
-const EVERY: Duration = Duration::from_millis(100);
 
 /// How far off the edges of aligned windows may be: the cluster's time is the leader's, the watch is ours.
 const UNSURE: Span = Span::from_millis(250);
@@ -80,7 +74,9 @@ pub fn run(program: &Path, out: &Path) -> Result<()> {
     story.report(ended.is_ok())?;
     let (passed, failed) = (story.acts.len(), usize::from(ended.is_err()));
     let (word, time) = (if failed == 0 { "ok" } else { "FAILED" }, began.elapsed().as_secs_f64());
-    println!("test result: {word}. {passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out; finished in {time:.2}s");
+    // In the form of cargo test, as everything that the project's test command adds up.
+    let counts = format!("{passed} passed; {failed} failed; 0 ignored; 0 measured; 0 filtered out");
+    say(&format!("test result: {word}. {counts}; finished in {time:.2}s"));
     ended
 }
 
@@ -90,6 +86,8 @@ impl Story<'_> {
         self.act("a founder that is alone is not healthy", |story| {
             story.project.up(&["n1"])?;
             let took = story.project.wait_for_health("n1", "unhealthy", HEALTH_WITHIN)?;
+            let restarts = story.project.inspect("n1", "{{.RestartCount}}")?;
+            ensure!(restarts == "0", "it did not wait for the others, it ended and was restarted {restarts} times");
             Ok(format!("known after {:.1} s", took.as_secs_f64()))
         })?;
         self.act("one command brings three nodes up, healthy", |story| story.bring_up())?;
@@ -110,12 +108,12 @@ impl Story<'_> {
             Ok(figures) => {
                 let took = began.elapsed();
                 let more = if figures.is_empty() { String::new() } else { format!("; {figures}") };
-                println!("compose: {claim}: ok, {:.1} s{more}", took.as_secs_f64());
+                say(&format!("compose: {claim}: ok, {:.1} s{more}", took.as_secs_f64()));
                 self.acts.push(Act { claim, took, figures });
                 Ok(())
             }
             Err(error) => {
-                println!("compose: {claim}: FAILED: {error:#}");
+                say(&format!("compose: {claim}: FAILED: {error:#}"));
                 Err(error.context(claim))
             }
         }
@@ -144,7 +142,7 @@ impl Story<'_> {
         for (node, ..) in NODES {
             self.project.wait_for_health(node, "healthy", HEALTH_WITHIN)?;
         }
-        print!("{status}");
+        say(status.trim_end());
         let healthy = began.elapsed();
         let [up, settled, healthy] = [up, settled, healthy].map(|time| time.as_secs_f64());
         Ok(format!("containers after {up:.1} s, settled after {settled:.1} s, all healthy after {healthy:.1} s"))
@@ -163,34 +161,36 @@ impl Story<'_> {
         let watch = Watch::start();
         let terms = terms::of_policy(terms::POLICY, NODES.len() as u64, &|period| watch.edges(period, UNSURE))?;
         let callers = Callers::new(&self.project.apis(), &self.token)?;
-        let streams: Vec<Stream> = terms.iter().flat_map(|terms| streams_of(&terms.limit)).collect();
-        let victim = owner_of(&callers, &streams[0])?;
+        let limits: Vec<Arc<str>> = terms.iter().map(|terms| Arc::clone(&terms.limit)).collect();
+        wait_for_policy(&callers, &limits[0])?;
+        // Every node owns keys of every limit, so whichever dies is missed.
+        let streams = keys::choose(&callers, &limits)?.into_iter().map(|chosen| chosen.stream).collect();
         let serving = RefCell::new(NODES.map(|(name, ..)| (Arc::<str>::from(name), Serving::default())));
         serving.borrow_mut().iter_mut().for_each(|(_, serving)| serving.begins(watch.now()));
         let sleeper = Sleeper::start(watch);
         let load = callers.ask(streams, watch);
         let scene = Scene { watch, sleeper: &sleeper, serving: &serving };
 
-        let id = self.node_id(&victim)?;
-        self.act("a killed owner is replaced in time", |story| story.kill(&victim, &scene))?;
+        let [(first, ..), .., (last, ..)] = NODES;
+        let id = self.node_id(first)?;
+        self.act("a killed owner is replaced in time", |story| story.kill(first, &scene))?;
         self.act("it comes back as who it was", |story| {
-            story.project.start(&victim)?;
-            story.wait_until_back(&victim, &scene, |now| now == id)
+            story.project.start(first)?;
+            story.wait_until_back(first, &scene, |now| now == id)
         })?;
-        let other = NODES.iter().map(|(name, ..)| *name).rev().find(|name| *name != victim).expect("three names");
-        let id = self.node_id(other)?;
+        let id = self.node_id(last)?;
         self.act("one that lost its disk comes back as another node", |story| {
-            story.kill(other, &scene)?;
-            story.project.wipe(other)?;
-            story.project.up(&[other])?;
-            story.wait_until_back(other, &scene, |now| now != id)
+            let figures = story.kill(last, &scene)?;
+            story.project.wipe(last)?;
+            story.project.up(&[last])?;
+            Ok(format!("{figures}, {}", story.wait_until_back(last, &scene, |now| now != id)?))
         })?;
 
         let rows = callers.finish(load);
         let stalls = sleeper.finish();
         history_file::write(&self.out.join("compose-history.jsonl"), &rows)?;
         let serving = serving.into_inner();
-        self.act("no limit was exceeded meanwhile", |_| verdict(&rows, &terms, &serving, &stalls, &victim))
+        self.act("no limit was exceeded meanwhile", |_| verdict(&rows, &terms, &serving, &stalls))
     }
 
     /// Kills a node and waits until everything it owned has another owner.
@@ -199,9 +199,8 @@ impl Story<'_> {
         self.project.kill(node)?;
         let dead = scene.watch.now();
         let survivor = NODES.iter().map(|(name, ..)| *name).find(|name| *name != node).expect("three names");
-        let gone = |cluster: &Cluster| {
-            cluster.is_owned() && cluster.member(node).is_none_or(|member| member.state != "live")
-        };
+        let gone =
+            |cluster: &Cluster| cluster.is_owned() && cluster.member(node).is_none_or(|member| member.state != "live");
         self.wait_for(survivor, "other owners", gone)?;
         let owned = scene.watch.now();
         let (took, stalled) = (owned.since(dead), scene.sleeper.so_far(dead, owned));
@@ -230,7 +229,8 @@ impl Story<'_> {
         let [_, _, (node, ..)] = NODES;
         let code = self.project.stop(node)?;
         ensure!(code == 0, "{node} ended with {code}");
-        let released = |cluster: &Cluster| cluster.is_owned() && cluster.member(node).is_none_or(|it| it.state == "released");
+        let released =
+            |cluster: &Cluster| cluster.is_owned() && cluster.member(node).is_none_or(|it| it.state == "released");
         self.wait_for("n1", "a released session", released)?;
         Ok(String::new())
     }
@@ -258,7 +258,8 @@ impl Story<'_> {
     fn ringfence(&self, words: &[&str]) -> Result<String> {
         let mut command = Command::new(self.program);
         command.args(words).args(["--admin", &self.project.admin("n1")]);
-        let output = command.env("RINGFENCE_TOKEN_FILE", token_file()).output().with_context(|| format!("{command:?}"))?;
+        let output =
+            command.env("RINGFENCE_TOKEN_FILE", token_file()).output().with_context(|| format!("{command:?}"))?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         ensure!(
             output.status.success(),
@@ -277,10 +278,9 @@ impl Story<'_> {
     }
 
     fn report(&self, held: bool) -> Result<()> {
-        let acts: Vec<_> = self.acts.iter().map(|act| {
-            json!({ "claim": act.claim, "seconds": act.took.as_secs_f64(), "figures": act.figures })
-        });
-        let report = json!({ "version": 1, "held": held, "acts": acts.collect::<Vec<_>>() });
+        let act = |act: &Act| json!({ "claim": act.claim, "seconds": act.took.as_secs_f64(), "figures": act.figures });
+        let acts: Vec<_> = self.acts.iter().map(act).collect();
+        let report = json!({ "version": 1, "held": held, "acts": acts });
         self.written("compose.json", &format!("{report:#}\n")).map(drop)
     }
 
@@ -289,8 +289,8 @@ impl Story<'_> {
         for (node, ..) in NODES {
             let kept = self.project.logs(node).and_then(|text| self.written(&format!("compose-{node}.log"), &text));
             match kept {
-                Ok(path) => println!("compose: {node} has logged {path}"),
-                Err(error) => println!("compose: {node}'s log is lost: {error:#}"),
+                Ok(path) => say(&format!("compose: {node} has logged {path}")),
+                Err(error) => say(&format!("compose: {node}'s log is lost: {error:#}")),
             }
         }
     }
@@ -312,49 +312,36 @@ impl Scene<'_> {
     }
 }
 
-/// Every key of a limit.
-fn streams_of(limit: &Arc<str>) -> impl Iterator<Item = Stream> {
-    let stream = |key: usize| Stream { limit: Arc::clone(limit), key: format!("k{key}").into(), every: EVERY };
-    (0..KEYS).map(stream)
-}
-
-/// The owner of a stream's key, as soon as a node that was only just told of the policy can name it.
-fn owner_of(callers: &Callers, stream: &Stream) -> Result<String> {
+/// A node that was only just told of a policy may not know it yet.
+fn wait_for_policy(callers: &Callers, limit: &str) -> Result<()> {
     let began = Instant::now();
-    while began.elapsed() < SETTLED_WITHIN {
-        if let Some(owner) = callers.owner_of(&stream.limit, &stream.key) {
-            return Ok(owner);
-        }
+    while callers.owner_of(limit, "anybody").is_none() {
+        ensure!(began.elapsed() < SETTLED_WITHIN, "nobody names an owner of any key of {limit}");
         std::thread::sleep(LOOK_EVERY);
     }
-    bail!("nobody names an owner of {} in {}", stream.key, stream.limit)
+    Ok(())
 }
 
 /// What the judge says of every limit; and that the faults were felt, since a load that never met one proves nothing.
-fn verdict(
-    rows: &[Row],
-    terms: &[sim::Terms],
-    serving: &[(Arc<str>, Serving)],
-    stalls: &Stalls,
-    victim: &str,
-) -> Result<String> {
-    let up = |node: &str, row: &Row| {
-        serving.iter().any(|(name, serving)| &**name == node && serving.covers(row.invoked, row.returned))
-    };
-    let grace = |row: &Row| up(&row.ingress, row).then(|| stalls.within(row.invoked, row.returned));
-    let circumstances = Circumstances { clocks: Clocks::default(), grace: &grace };
-    let (mut excess, mut late, mut broken) = (0, 0, Vec::new());
+fn verdict(rows: &[Row], terms: &[sim::Terms], serving: &[(Arc<str>, Serving)], stalls: &Stalls) -> Result<String> {
+    let owed = |row: &Row| serving.iter().any(|(_, serving)| serving.covers(row.invoked, row.returned));
+    let stalled = |row: &Row| stalls.within(row.invoked, row.returned);
+    // A caller that gave up at its deadline cannot know what would have come within the stall.
+    let unproven = |row: &Row| row.answer().is_none() && stalled(row) > Span::ZERO;
+    let grace = |row: &Row| (owed(row) && !unproven(row)).then(|| stalled(row));
+    let circumstances = Circumstances { clocks: Clocks::ALIKE, grace: &grace };
+    let (mut excess, mut slow, mut broken) = (0, 0, Vec::new());
     for terms in terms {
         let verdict = judge(rows, terms, &circumstances)?;
         excess = excess.max(verdict.excess());
         for violation in verdict.violations {
             match violation {
-                // Between a caller and a container stands the engine's own proxy, whose delays are none of the cluster's.
-                Violation::Late { .. } => late += 1,
-                other @ (Violation::Over(_)
-                | Violation::OpenRefused { .. }
-                | Violation::Unjustified { .. }
-                | Violation::NoDecision { .. }) => broken.push(format!("{}: {other}", terms.limit)),
+                // Answers in time are asked of bare processes, by the rest of the suite. Here the engine's own proxy stands
+                // in between, and a container that it starts takes what it needs of the machine; so they are only counted.
+                Violation::Late { .. } | Violation::NoDecision { .. } => slow += 1,
+                other @ (Violation::Over(_) | Violation::OpenRefused { .. } | Violation::Unjustified { .. }) => {
+                    broken.push(format!("{}: {other}", terms.limit));
+                }
             }
         }
     }
@@ -362,9 +349,11 @@ fn verdict(
     let mut asked: BTreeMap<&str, u64> = BTreeMap::new();
     rows.iter().filter(|row| row.answer().is_some()).for_each(|row| *asked.entry(&row.ingress).or_default() += 1);
     ensure!(asked.len() == NODES.len(), "answers came from {asked:?} only");
+    let answered: u64 = asked.values().sum();
+    ensure!(answered > rows.len() as u64 / 2, "of {} rows only {answered} were answered: {asked:?}", rows.len());
     let degraded = rows.iter().filter_map(Row::answer).filter(|answer| answer.degraded).count();
-    ensure!(degraded > 0, "{victim} was killed, and every answer came from an owner all the same");
-    Ok(format!("{} rows, {degraded} of them without an owner, excess {excess}, {late} late", rows.len()))
+    ensure!(degraded > 0, "two nodes were killed, and every answer came from an owner all the same");
+    Ok(format!("{} rows, {degraded} of them without an owner, {slow} late or silent, excess {excess}", rows.len()))
 }
 
 fn token_file() -> String {

@@ -5,6 +5,7 @@ mod bounds;
 mod cage;
 mod cli;
 mod clock_fault;
+mod compose;
 mod history_file;
 mod keys;
 mod load;

@@ -75,7 +75,10 @@ fn tell(trial: &Trial) {
 }
 
 /// The node's program, by default the one that was built beside this one.
-fn program(told: Option<&Path>) -> Result<PathBuf> {
+///
+/// # Errors
+/// When there is none.
+pub fn program(told: Option<&Path>) -> Result<PathBuf> {
     let program = match told {
         Some(path) => path.to_owned(),
         None => env::current_exe().context("where this program lies")?.with_file_name("ringfence"),

@@ -181,7 +181,8 @@ impl Project {
     /// # Errors
     /// What compose says.
     pub fn down(&self) -> Result<Vec<String>> {
-        self.compose(&["down", "--volumes", "--timeout", "15"])?;
+        // How a node ends when it is asked to is an act of its own; here nobody has to be waited for.
+        self.compose(&["down", "--volumes", "--timeout", "1"])?;
         let label = format!("label=com.docker.compose.project={}", self.names.project);
         let mut left = Vec::new();
         for list in [&["ps", "--all"][..], &["volume", "ls"], &["network", "ls"]] {
