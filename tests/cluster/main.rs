@@ -6,6 +6,7 @@
 mod access;
 mod bad_input;
 mod cancels;
+mod client;
 mod config;
 mod dev;
 mod events;

@@ -188,10 +188,10 @@ mod tests {
 
         /// Node and number of the attempt that is made now.
         fn asked_at(&mut self, millis: u32) -> (usize, u32) {
-            match self.at(millis) {
-                Step::Ask(attempt) => (attempt.node, attempt.number),
-                other => panic!("{other:?}"),
-            }
+            let Step::Ask(Attempt { node, number, .. }) = self.at(millis) else {
+                panic!("nobody is asked at {millis} ms")
+            };
+            (node, number)
         }
 
         fn trouble(&mut self, node: usize, what: TroubleKind) {

@@ -106,10 +106,11 @@ impl Fake {
         Fake { address, runtime: Some(runtime), service }
     }
 
-    /// Ends it; its connections break.
+    /// Ends it: its connections break, and its address is free when this returns.
     pub fn kill(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            runtime.shutdown_background();
+            // A runtime may not be waited for on a thread of another one.
+            std::thread::spawn(|| runtime.shutdown_timeout(std::time::Duration::from_secs(10))).join().unwrap();
         }
     }
 

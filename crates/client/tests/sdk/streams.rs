@@ -24,6 +24,8 @@ async fn a_check_goes_out_whole_and_its_decision_comes_back_whole() {
             ..proto::LimitDecision::default()
         };
         Act::Decide(Box::new(proto::Decision {
+            allowed: false,
+            epoch: 7,
             id: check.id.clone(),
             domain: check.domain.clone(),
             limit: "per-client".to_owned(),
@@ -38,7 +40,6 @@ async fn a_check_goes_out_whole_and_its_decision_comes_back_whole() {
             limits: vec![limit],
             ..*allowed(check, "n2")
         }))
-        .denied(7)
     });
     let client = connected(builder(&[&fake.address])).await;
     let decision = client.check(check(5).attribute("user", 7).id("order-7")).await.unwrap();
@@ -187,14 +188,4 @@ async fn the_token_opens_the_stream_and_a_wrong_one_is_told_without_asking_elsew
         assert_eq!((code.as_str(), detail.as_str()), ("unauthorised", "no such token"));
     }
     assert_eq!((guarded.checks().len(), other.checks().len()), (1, 0));
-}
-
-impl Act {
-    /// The same decision, as a denial of this epoch.
-    fn denied(self, epoch: u64) -> Act {
-        match self {
-            Act::Decide(decision) => Act::Decide(Box::new(proto::Decision { allowed: false, epoch, ..*decision })),
-            other => other,
-        }
-    }
 }
