@@ -160,8 +160,13 @@ struct Counted {
 /// A caller whose token, if it needs one, is good for the kind of call that it made.
 #[derive(Clone, Copy, Debug)]
 pub struct Caller<'a> {
+    place: Option<usize>,
     counted: Option<&'a Counted>,
 }
+
+/// A caller that was admitted, for later calls on the same stream.
+#[derive(Clone, Copy, Debug)]
+pub struct Standing(Option<usize>);
 
 /// How a call fared at the gate, as the metric tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -218,19 +223,24 @@ impl Access {
 
     fn with_scope(&self, headers: &HeaderMap, scope: Scope) -> Result<Caller<'_>, Rejection> {
         if self.is_open() {
-            return Ok(Caller { counted: None });
+            return Ok(Caller { place: None, counted: None });
         }
-        let counted = self.known(headers)?;
+        let (place, counted) = self.known(headers)?;
         if !counted.token.scopes.contains(scope) {
             counted.forbidden.fetch_add(1, Ordering::Relaxed);
             let detail = format!("token {} has no scope `{scope}`", counted.token.name);
             return Err(Rejection::of_field(Code::Forbidden, "authorization", detail));
         }
         counted.admitted.fetch_add(1, Ordering::Relaxed);
-        Ok(Caller { counted: Some(counted) })
+        Ok(Caller { place: Some(place), counted: Some(counted) })
     }
 
-    fn known(&self, headers: &HeaderMap) -> Result<&Counted, Rejection> {
+    /// The caller that stands for its [`Standing`] again: on a stream it is admitted once and asks often.
+    pub fn caller(&self, Standing(place): Standing) -> Caller<'_> {
+        Caller { place, counted: place.and_then(|place| self.tokens.get(place)) }
+    }
+
+    fn known(&self, headers: &HeaderMap) -> Result<(usize, &Counted), Rejection> {
         let refuse = |counter: &AtomicU64, detail: &str| {
             counter.fetch_add(1, Ordering::Relaxed);
             Rejection::of_field(Code::Unauthorised, "authorization", detail)
@@ -245,11 +255,11 @@ impl Access {
     }
 
     /// The token with this digest. Every token is compared whole, so the time this takes says nothing about any of them.
-    fn find(&self, shown: &[u8]) -> Option<&Counted> {
+    fn find(&self, shown: &[u8]) -> Option<(usize, &Counted)> {
         let digest: [u8; 32] = Sha256::digest(shown).into();
-        self.tokens.iter().fold(None, |found, counted| {
-            let equal = bool::from(counted.token.sha256.ct_eq(&digest));
-            if equal { found.or(Some(counted)) } else { found }
+        self.tokens.iter().enumerate().fold(None, |found, candidate| {
+            let equal = bool::from(candidate.1.token.sha256.ct_eq(&digest));
+            if equal { found.or(Some(candidate)) } else { found }
         })
     }
 
@@ -267,6 +277,11 @@ impl Access {
 }
 
 impl<'a> Caller<'a> {
+    /// What is kept of the caller for as long as its stream lives.
+    pub fn standing(self) -> Standing {
+        Standing(self.place)
+    }
+
     /// The token's name; empty for a caller that needs none.
     pub fn name(self) -> &'a str {
         self.counted.map_or("", |counted| counted.token.name.as_str())

@@ -231,13 +231,19 @@ impl<'a> Told<'a> {
         RateFields { limits: &limits, named, retry_after, wall }.write(self.domain.headers(), headers);
     }
 
-    /// How long a refused caller should wait; `None` when waiting does not help.
+    /// How long a refused caller should wait: until the last of the limits that refuse would admit it. `None` when waiting
+    /// does not help, because one of them never will, or because the check lacks something.
     fn wait(&self) -> Option<Span> {
-        let named = self.decision.named_leg()?;
-        match named.numbers.map(|numbers| numbers.wait) {
+        let refusing = self.decision.legs.iter().filter(|leg| leg.enforced && !leg.allowed);
+        longest(refusing.map(|leg| self.leg_wait(leg)))
+    }
+
+    fn leg_wait(&self, leg: &LegAnswer) -> Option<Span> {
+        match leg.numbers.map(|numbers| numbers.wait) {
             Some(Wait::After(span)) => Some(span),
-            Some(Wait::Now | Wait::Never) => None,
-            None if self.decision.reason == Reason::MissingAttribute => None,
+            Some(Wait::Now) => Some(Span::ZERO),
+            Some(Wait::Never) => None,
+            None if leg.reason == Reason::MissingAttribute => None,
             None => Some(self.node.recovery_hint()),
         }
     }
@@ -286,6 +292,12 @@ impl<'a> Told<'a> {
     }
 }
 
+/// The longest of these waits, if each of them ends; none is no wait.
+fn longest(waits: impl Iterator<Item = Option<Span>>) -> Option<Span> {
+    let waits: Option<Vec<_>> = waits.collect();
+    waits?.into_iter().max().filter(|longest| *longest > Span::ZERO)
+}
+
 /// The problem document of a request that could not be served.
 pub fn rejection_problem(rejection: &Rejection) -> Problem<'_, RejectedExtension<'_>> {
     let code = rejection.code.as_str();
@@ -295,5 +307,20 @@ pub fn rejection_problem(rejection: &Rejection) -> Problem<'_, RejectedExtension
         status: rejection.code.status().as_u16(),
         detail: rejection.detail.clone(),
         extension: RejectedExtension { code, field: &rejection.field },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_caller_waits_for_the_last_of_the_limits_that_refuse() {
+        let (short, long) = (Span::from_secs(22), Span::from_millis(7_200_300));
+        assert_eq!(longest([Some(short), Some(long)].into_iter()), Some(long));
+        assert_eq!(longest([Some(long), Some(short)].into_iter()), Some(long));
+        assert_eq!(longest([Some(short), None].into_iter()), None, "one that never admits makes waiting useless");
+        assert_eq!(longest([Some(Span::ZERO)].into_iter()), None);
+        assert_eq!(longest([].into_iter()), None);
     }
 }

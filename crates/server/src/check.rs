@@ -2,32 +2,36 @@
 //! belong to it.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use axum::body::{Body, Bytes};
-use axum::extract::State;
-use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest as _, Request, State};
 use axum::response::Response;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use node::{AskedId, Checked, Node, NotPut, Question};
 use serde::Serialize;
 
-use crate::access::Access;
+use crate::access::{Access, Caller, Scope};
 use crate::body::{DecisionBody, Told, rejection_problem};
 use crate::code::{Code, Rejection};
 use crate::json::{AskedCheck, batch_from_body, check_from_body};
 use crate::meter::{Api, Meter};
 
-/// A request's body, or why it was not read to its end.
-pub type ReadBody = Result<Bytes, BytesRejection>;
+/// How long a body may take to arrive after its head. A full batch is a few megabytes.
+pub const BODY_WITHIN: Duration = Duration::from_secs(10);
 
-/// The body.
+/// Reads the body, up to what the route allows.
 ///
 /// # Errors
 ///
-/// One that is too large, or broke off.
-pub fn read_body(body: ReadBody) -> Result<Bytes, Rejection> {
-    body.map_err(|rejection| {
+/// One that is too large, too slow, or broke off.
+pub async fn read_body(request: Request) -> Result<Bytes, Rejection> {
+    let Ok(read) = tokio::time::timeout(BODY_WITHIN, Bytes::from_request(request, &())).await else {
+        let detail = format!("the body did not arrive within {} s", BODY_WITHIN.as_secs());
+        return Err(Rejection::new(Code::BodyTooSlow, detail));
+    };
+    read.map_err(|rejection| {
         let code =
             if rejection.status() == StatusCode::PAYLOAD_TOO_LARGE { Code::BodyTooLarge } else { Code::MalformedBody };
         Rejection::new(code, rejection.body_text())
@@ -47,32 +51,36 @@ pub struct Front {
     pub open_metrics: bool,
 }
 
+impl Front {
+    /// Lets a caller of the API in who may ask for checks; what domains it may use is asked per check.
+    fn admit(&self, request: &Request) -> Result<Caller<'_>, Rejection> {
+        self.access.at_api(request.headers(), request.extensions().get().copied(), Scope::Check)
+    }
+}
+
 /// Answers `POST /v1/check`.
-pub async fn check(State(front): State<Front>, headers: HeaderMap, body: ReadBody) -> Response {
+pub async fn check(State(front): State<Front>, request: Request) -> Response {
     let timer = front.meter.start(Api::HttpCheck);
-    let response = match answer_check(&front.node, &headers, body).await {
-        Ok(response) => response,
-        Err(rejection) => rejected(&rejection),
-    };
+    let response = answer_check(&front, request).await.unwrap_or_else(|rejection| rejected(&rejection));
     timer.stop(response.status().as_u16());
     response
 }
 
 /// Answers `POST /v1/check/batch`.
-pub async fn batch(State(front): State<Front>, headers: HeaderMap, body: ReadBody) -> Response {
+pub async fn batch(State(front): State<Front>, request: Request) -> Response {
     let timer = front.meter.start(Api::HttpBatch);
-    let response = match answer_batch(&front.node, &headers, body).await {
-        Ok(response) => response,
-        Err(rejection) => rejected(&rejection),
-    };
+    let response = answer_batch(&front, request).await.unwrap_or_else(|rejection| rejected(&rejection));
     timer.stop(response.status().as_u16());
     response
 }
 
-async fn answer_check(node: &Node, headers: &HeaderMap, body: ReadBody) -> Result<Response, Rejection> {
-    require_json(headers)?;
-    let asked = check_from_body(&read_body(body)?)?;
-    let question = question_of(&asked, "", node)?;
+async fn answer_check(front: &Front, request: Request) -> Result<Response, Rejection> {
+    // Who may not ask is told so before its body is read.
+    let caller = front.admit(&request)?;
+    require_json(request.headers())?;
+    let asked = check_from_body(&read_body(request).await?)?;
+    let node = &*front.node;
+    let question = question_of(&asked, caller, "", node)?;
     let checked = node.check(&[question]).await;
     let (decision, policies) = checked.decision(0);
     let decision = decision.map_err(|not_put| not_put_rejection(not_put, &asked, ""))?;
@@ -112,14 +120,17 @@ struct ErrorBody {
     detail: String,
 }
 
-async fn answer_batch(node: &Node, headers: &HeaderMap, body: ReadBody) -> Result<Response, Rejection> {
-    require_json(headers)?;
-    let items = batch_from_body(&read_body(body)?)?;
+async fn answer_batch(front: &Front, request: Request) -> Result<Response, Rejection> {
+    let caller = front.admit(&request)?;
+    require_json(request.headers())?;
+    let items = batch_from_body(&read_body(request).await?)?;
+    let node = &*front.node;
     let mut questions = Vec::with_capacity(items.len());
     // For each item: its place among the questions, or why it is none.
     let mut places = Vec::with_capacity(items.len());
     for (index, item) in items.iter().enumerate() {
-        let question = item.as_ref().map_err(Clone::clone).and_then(|asked| question_of(asked, &place(index), node));
+        let question =
+            item.as_ref().map_err(Clone::clone).and_then(|asked| question_of(asked, caller, &place(index), node));
         places.push(question.map(|question| {
             questions.push(question);
             questions.len() - 1
@@ -154,13 +165,19 @@ fn place(index: usize) -> String {
     format!("checks[{index}].")
 }
 
-fn question_of<'a>(asked: &'a AskedCheck, place: &str, node: &Node) -> Result<Question<'a>, Rejection> {
+fn question_of<'a>(
+    asked: &'a AskedCheck,
+    caller: Caller<'a>,
+    place: &str,
+    node: &Node,
+) -> Result<Question<'a>, Rejection> {
+    caller.may_use(&asked.domain, &format!("{place}domain"))?;
     Ok(Question {
         domain: &asked.domain,
         attributes: asked.attributes(place)?,
         cost: asked.cost,
         id: match &asked.id {
-            Some(text) => AskedId::Text { text, caller: "" },
+            Some(text) => AskedId::Text { text, caller: caller.name() },
             None => AskedId::Made,
         },
         budget: node.budget(asked.deadline),
@@ -197,7 +214,12 @@ fn require_json(headers: &HeaderMap) -> Result<(), Rejection> {
 
 /// A request that could not be served, as a response.
 pub fn rejected(rejection: &Rejection) -> Response {
-    json_response(rejection.code.status(), "application/problem+json", &rejection_problem(rejection))
+    let mut response =
+        json_response(rejection.code.status(), "application/problem+json", &rejection_problem(rejection));
+    if rejection.code == Code::Unauthorised {
+        response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    }
+    response
 }
 
 /// A JSON response.

@@ -1,94 +1,143 @@
-//! The stable error codes: one enum, whose docs are the operators' page. A code says whose doing it is and what to do;
-//! none of them means that anything was spent.
+//! The stable error codes: one enum and one table, from which answers, `ringfence errors` and docs/errors.md are made. A
+//! code says what happened, whose doing it is, whether anything changed, and what to do. None of them means that anything
+//! was spent.
+
+mod page;
+mod policy_findings;
+mod table;
 
 use http::StatusCode;
 
-/// Why a request could not be served. The words never change.
+pub use page::page;
+pub use policy_findings::{PolicyFinding, policy_findings};
+
+use table::TABLE;
+
+/// Why something could not be done. The words never change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Code {
-    /// The body is not JSON, or not an object. The caller's mistake: send a JSON object.
+    /// The body is not JSON, or not an object.
     MalformedBody,
-    /// A field that the request does not have. The caller's mistake; the detail names the fields there are.
+    /// A field that the request does not have.
     UnknownField,
-    /// A field that must be there is not. The caller's mistake.
+    /// A field that must be there is not.
     MissingField,
-    /// A field has another type than expected. The caller's mistake.
+    /// A field has another type than expected.
     WrongType,
-    /// A number or a text is outside its range. The caller's mistake; the detail names the range.
+    /// A number or a text is outside its range.
     OutOfRange,
-    /// An attribute's value is longer than 256 bytes. The caller's mistake: such values are no keys; hash them.
+    /// An attribute's value is longer than 256 bytes.
     ValueTooLong,
-    /// More than 32 attributes. The caller's mistake: send those that the policy reads.
+    /// More than 32 attributes.
     TooManyAttributes,
-    /// More than 1,000 checks in one batch. The caller's mistake: split it.
+    /// More than 1,000 checks in one batch.
     BatchTooLarge,
-    /// The body is larger than the server reads. The caller's mistake.
+    /// The body is larger than the server reads.
     BodyTooLarge,
-    /// The content type is not `application/json`. The caller's mistake.
+    /// The body did not arrive in time.
+    BodyTooSlow,
+    /// The content type is not `application/json`.
     UnsupportedMediaType,
-    /// No such path, or not with this method. The caller's mistake.
+    /// No such path, or not with this method.
     NotFound,
-    /// No policy for this domain. The caller's mistake, or the policy is still to be applied.
+    /// No policy for this domain.
     UnknownDomain,
-    /// The id belongs to another question asked a moment ago. The caller's mistake: ids name one question.
+    /// No limit of this name in the domain.
+    UnknownLimit,
+    /// No reservation under this id.
+    UnknownReservation,
+    /// The id belongs to another question asked a moment ago.
     IdReused,
-    /// The policy document is wrong; `errors` lists where and what was expected. Nothing changed.
-    PolicyInvalid,
-    /// The policy has another revision than `If-Match` said. Somebody else was quicker: look, then decide again.
-    RevisionConflict,
-    /// No leader could take the change in time, or what became of it is not known: the detail says which. Look at the
-    /// current revision, then try again.
-    NoLeader,
-    /// The caller showed no token that this node knows. The caller's mistake: send `authorization: Bearer TOKEN`.
+    /// The policy does not let callers bring limits along.
+    InlineNotAllowed,
+    /// A limit brought along differs from one that stands.
+    InlineConflict,
+    /// No token that this node knows.
     Unauthorised,
-    /// The token is not good for this call or this domain; without tokens: the caller sits on another host.
+    /// The token is not good for this; without tokens: the caller sits on another host.
     Forbidden,
+    /// The policy document is wrong.
+    PolicyInvalid,
+    /// The policy has another revision than `If-Match` said.
+    RevisionConflict,
+    /// No leader could take the change in time.
+    NoLeader,
+    /// Another process lives under this node's name.
+    NameInUse,
+    /// A peer has another cluster secret.
+    WrongSecret,
+    /// A peer belongs to another cluster.
+    WrongCluster,
+    /// The cluster was founded by others than this node was given.
+    WrongFounders,
+    /// Another process has a port.
+    PortInUse,
+    /// The configuration cannot be used.
+    BadConfig,
+}
+
+/// Where a code is seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// In an answer over HTTP with this status, and in its gRPC equivalent.
+    InAnswers(StatusCode),
+    /// When a node starts: it ends with exit code 78, and its last words begin with the code.
+    AtStart,
+    /// In a node's log and events, about a peer that it does not talk to.
+    AmongPeers,
+}
+
+/// A code, explained to whoever meets it.
+#[derive(Clone, Copy, Debug)]
+pub struct Explanation {
+    /// The code.
+    pub code: Code,
+    /// Its word.
+    pub word: &'static str,
+    /// Where it is seen.
+    pub seen: Seen,
+    /// What happened.
+    pub what: &'static str,
+    /// Whose doing it is.
+    pub whose: &'static str,
+    /// Whether state has changed.
+    pub changed: &'static str,
+    /// What to do next.
+    pub remedy: &'static str,
 }
 
 impl Code {
-    /// The word of the API.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Code::MalformedBody => "malformed-body",
-            Code::UnknownField => "unknown-field",
-            Code::MissingField => "missing-field",
-            Code::WrongType => "wrong-type",
-            Code::OutOfRange => "out-of-range",
-            Code::ValueTooLong => "value-too-long",
-            Code::TooManyAttributes => "too-many-attributes",
-            Code::BatchTooLarge => "batch-too-large",
-            Code::BodyTooLarge => "body-too-large",
-            Code::UnsupportedMediaType => "unsupported-media-type",
-            Code::NotFound => "not-found",
-            Code::UnknownDomain => "unknown-domain",
-            Code::IdReused => "id-reused",
-            Code::PolicyInvalid => "policy-invalid",
-            Code::RevisionConflict => "revision-conflict",
-            Code::NoLeader => "no-leader",
-            Code::Unauthorised => "unauthorised",
-            Code::Forbidden => "forbidden",
+    /// All codes, in the order of the operators' page.
+    pub const ALL: [Code; TABLE.len()] = {
+        let mut all = [Code::MalformedBody; TABLE.len()];
+        let mut index = 0;
+        while index < all.len() {
+            all[index] = TABLE[index].code;
+            index += 1;
         }
+        all
+    };
+
+    /// The code with this word.
+    pub fn of_word(word: &str) -> Option<Code> {
+        Code::ALL.into_iter().find(|code| code.as_str() == word)
     }
 
-    /// The status that goes with it.
+    /// What it means.
+    pub const fn explanation(self) -> &'static Explanation {
+        &TABLE[self as usize]
+    }
+
+    /// The word of the API.
+    pub const fn as_str(self) -> &'static str {
+        self.explanation().word
+    }
+
+    /// The status of an answer that carries it; codes that are never part of an answer would be a server's mistake.
     pub const fn status(self) -> StatusCode {
-        match self {
-            Code::MalformedBody
-            | Code::UnknownField
-            | Code::MissingField
-            | Code::WrongType
-            | Code::OutOfRange
-            | Code::ValueTooLong
-            | Code::TooManyAttributes
-            | Code::IdReused => StatusCode::BAD_REQUEST,
-            Code::BatchTooLarge | Code::BodyTooLarge => StatusCode::PAYLOAD_TOO_LARGE,
-            Code::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            Code::NotFound | Code::UnknownDomain => StatusCode::NOT_FOUND,
-            Code::PolicyInvalid => StatusCode::UNPROCESSABLE_ENTITY,
-            Code::RevisionConflict => StatusCode::PRECONDITION_FAILED,
-            Code::NoLeader => StatusCode::SERVICE_UNAVAILABLE,
-            Code::Unauthorised => StatusCode::UNAUTHORIZED,
-            Code::Forbidden => StatusCode::FORBIDDEN,
+        match self.explanation().seen {
+            Seen::InAnswers(status) => status,
+            Seen::AtStart | Seen::AmongPeers => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }
@@ -113,5 +162,29 @@ impl Rejection {
     /// A rejection of one field.
     pub fn of_field(code: Code, field: impl Into<String>, detail: impl Into<String>) -> Rejection {
         Rejection { code, field: field.into(), detail: detail.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_stands_in_its_own_row_under_a_word_of_its_own() {
+        for (index, code) in Code::ALL.into_iter().enumerate() {
+            assert_eq!(code as usize, index, "{}", code.as_str());
+            assert_eq!(Code::of_word(code.as_str()), Some(code));
+        }
+        assert_eq!(Code::of_word("no-such-code"), None);
+    }
+
+    #[test]
+    fn every_code_is_explained_in_whole_sentences() {
+        for code in Code::ALL {
+            let Explanation { what, whose, changed, remedy, .. } = code.explanation();
+            for text in [what, whose, changed, remedy] {
+                assert!(text.ends_with('.') && text.len() > 5, "{}: {text}", code.as_str());
+            }
+        }
     }
 }

@@ -15,6 +15,8 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tower::Layer as _;
 
+use crate::opening::Opening;
+
 /// Connections that wait to be accepted, at most; the system refuses more.
 pub const BACKLOG: u32 = 1_024;
 
@@ -27,6 +29,11 @@ pub const HEAD_BYTES_MAX: usize = 64 * 1024;
 
 /// Calls in progress on one connection over HTTP/2, at most; more wait at the caller.
 pub const STREAMS_MAX: u32 = 1_000;
+
+/// Calls on one connection over HTTP/2 that were given up before anybody here took them up, at most; beyond it the
+/// connection is closed, since a caller that only opens and resets is an attack. Behind a gateway a connection is shared
+/// by callers with short patience, so this is as many as may be in progress, and not the twenty of the library.
+pub const GIVEN_UP_MAX: usize = STREAMS_MAX as usize;
 
 /// How often a silent connection over HTTP/2 is asked whether anybody is there.
 pub const PING_EVERY: Duration = Duration::from_secs(30);
@@ -125,6 +132,7 @@ fn builder() -> Builder<TokioExecutor> {
         .http2()
         .timer(TokioTimer::new())
         .max_concurrent_streams(STREAMS_MAX)
+        .max_pending_accept_reset_streams(GIVEN_UP_MAX)
         .keep_alive_interval(PING_EVERY)
         .keep_alive_timeout(PONG_WITHIN);
     builder
@@ -135,7 +143,7 @@ async fn attend(builder: Builder<TokioExecutor>, stream: TcpStream, peer: Socket
     // connection that is gone already is noticed when it is read.
     let _ = stream.set_nodelay(true);
     let service = TowerToHyperService::new(Extension(Peer(peer)).layer(router));
-    if let Err(error) = builder.serve_connection(TokioIo::new(stream), service).await {
+    if let Err(error) = builder.serve_connection(TokioIo::new(Opening::of(stream)), service).await {
         tracing::debug!(%peer, error, "a connection ended early");
     }
 }
@@ -150,7 +158,10 @@ fn concerns_one_caller(error: &io::Error) -> bool {
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
+    use std::io::{Read as _, Write as _};
     use std::net::TcpStream as Caller;
+
+    use axum::routing::get;
 
     use super::*;
 
@@ -185,5 +196,53 @@ mod tests {
         drop(listener);
         let again = Door::bind(address).unwrap();
         again.open().unwrap();
+    }
+
+    const QUESTION: &[u8] = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n";
+
+    fn doorkeeper(connections_max: usize) -> SocketAddr {
+        let door = Door::bind(ANY.parse().unwrap()).unwrap();
+        let address = door.local_addr().unwrap();
+        let listener = door.open().unwrap();
+        let router = Router::new().route("/", get(|| async { "here\n" }));
+        tokio::spawn(receive(listener, router, "test", connections_max));
+        address
+    }
+
+    fn answered(caller: &mut Caller) -> bool {
+        let mut answer = [0; 256];
+        caller.write_all(QUESTION).is_ok()
+            && caller.read(&mut answer).is_ok_and(|length| answer[..length].starts_with(b"HTTP/1.1 200"))
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn callers_beyond_the_bound_wait_until_one_hangs_up() {
+        let address = doorkeeper(2);
+        let mut first: Vec<_> = (0..2).map(|_| Caller::connect(address).unwrap()).collect();
+        assert!(first.iter_mut().all(answered));
+        let mut third = Caller::connect(address).unwrap();
+        third.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        assert!(!answered(&mut third), "there is no room");
+        drop(first.pop());
+        third.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        let mut answer = [0; 256];
+        assert!(third.read(&mut answer).is_ok_and(|length| answer[..length].starts_with(b"HTTP/1.1 200")));
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_thousand_callers_that_hang_up_leave_no_connection_behind() {
+        let address = doorkeeper(4);
+        for said in [b"".as_slice(), b"P", b"GET / HT", QUESTION] {
+            for _ in 0..250 {
+                let mut caller = Caller::connect(address).unwrap();
+                let _ = caller.write_all(said);
+            }
+        }
+        // Were any of them still attended to, there would be no room.
+        for _ in 0..4 {
+            let mut caller = Caller::connect(address).unwrap();
+            caller.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+            assert!(answered(&mut caller));
+        }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::pin::Pin;
 
+use http::StatusCode;
 use node::{AskedId, Question};
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status, Streaming};
@@ -10,6 +11,7 @@ use wire::v1 as proto;
 use wire::v1::check_result::Result as ResultKind;
 use wire::v1::rate_limiter_server::RateLimiter;
 
+use crate::access::{Caller, Scope};
 use crate::body::{DecisionBody, Told};
 use crate::check::{Front, not_put_rejection};
 use crate::code::{Code, Rejection};
@@ -36,12 +38,7 @@ struct GrpcCheck {
 impl RateLimiter for Grpc {
     async fn check(&self, request: Request<proto::CheckRequest>) -> Result<Response<proto::Decision>, Status> {
         let timer = self.front.meter.start(Api::GrpcCheck);
-        let mut results = self.decide(vec![request.into_inner()], false).await;
-        let result = match results.pop().and_then(|result| result.result) {
-            Some(ResultKind::Decision(decision)) => Ok(Response::new(decision)),
-            Some(ResultKind::Error(error)) => Err(status_of(&error)),
-            None => Err(Status::internal("no result for a check")),
-        };
+        let result = self.answer_check(request).await;
         timer.stop(result.as_ref().map_or_else(status_of_error, |decision| status_of_decision(decision.get_ref())));
         result
     }
@@ -51,7 +48,7 @@ impl RateLimiter for Grpc {
         request: Request<proto::CheckBatchRequest>,
     ) -> Result<Response<proto::CheckBatchResponse>, Status> {
         let timer = self.front.meter.start(Api::GrpcBatch);
-        let result = self.decide_batch(request.into_inner()).await;
+        let result = self.answer_batch(request).await;
         timer.stop(result.as_ref().map_or_else(status_of_error, |_| 200));
         result.map(Response::new)
     }
@@ -62,13 +59,17 @@ impl RateLimiter for Grpc {
         &self,
         request: Request<Streaming<proto::CheckBatchRequest>>,
     ) -> Result<Response<Self::CheckStreamStream>, Status> {
+        let admitted = self.admit(&request).map(Caller::standing);
+        let caller = admitted.inspect_err(|status| {
+            self.front.meter.start(Api::GrpcStream).stop(status_of_error(status));
+        })?;
         let service = self.clone();
         let answers = request.into_inner().map(move |batch| {
             let service = service.clone();
             async move {
                 let timer = service.front.meter.start(Api::GrpcStream);
                 let answer = match batch {
-                    Ok(batch) => service.decide_batch(batch).await,
+                    Ok(batch) => service.decide_batch(batch, service.front.access.caller(caller)).await,
                     Err(status) => Err(status),
                 };
                 timer.stop(answer.as_ref().map_or_else(status_of_error, |_| 200));
@@ -82,7 +83,35 @@ impl RateLimiter for Grpc {
 }
 
 impl Grpc {
-    async fn decide_batch(&self, batch: proto::CheckBatchRequest) -> Result<proto::CheckBatchResponse, Status> {
+    fn admit<T>(&self, request: &Request<T>) -> Result<Caller<'_>, Status> {
+        let peer = request.extensions().get().copied();
+        let admitted = self.front.access.at_api(request.metadata().as_ref(), peer, Scope::Check);
+        admitted.map_err(|rejection| status_of(&error_of(&rejection)))
+    }
+
+    async fn answer_check(&self, request: Request<proto::CheckRequest>) -> Result<Response<proto::Decision>, Status> {
+        let caller = self.admit(&request)?;
+        let mut results = self.decide(vec![request.into_inner()], caller, false).await;
+        match results.pop().and_then(|result| result.result) {
+            Some(ResultKind::Decision(decision)) => Ok(Response::new(decision)),
+            Some(ResultKind::Error(error)) => Err(status_of(&error)),
+            None => Err(Status::internal("no result for a check")),
+        }
+    }
+
+    async fn answer_batch(
+        &self,
+        request: Request<proto::CheckBatchRequest>,
+    ) -> Result<proto::CheckBatchResponse, Status> {
+        let caller = self.admit(&request)?;
+        self.decide_batch(request.into_inner(), caller).await
+    }
+
+    async fn decide_batch(
+        &self,
+        batch: proto::CheckBatchRequest,
+        caller: Caller<'_>,
+    ) -> Result<proto::CheckBatchResponse, Status> {
         if batch.checks.len() > BATCH_MAX {
             let detail = format!(
                 "{}: {} checks; at most {BATCH_MAX} in one batch",
@@ -92,11 +121,16 @@ impl Grpc {
             return Err(Status::invalid_argument(detail));
         }
         let number = batch.number;
-        Ok(proto::CheckBatchResponse { number, results: self.decide(batch.checks, true).await })
+        Ok(proto::CheckBatchResponse { number, results: self.decide(batch.checks, caller, true).await })
     }
 
     /// Decides these checks, one result for each, in order. Fields are named with their place when there may be several.
-    async fn decide(&self, checks: Vec<proto::CheckRequest>, several: bool) -> Vec<proto::CheckResult> {
+    async fn decide(
+        &self,
+        checks: Vec<proto::CheckRequest>,
+        caller: Caller<'_>,
+        several: bool,
+    ) -> Vec<proto::CheckResult> {
         let node = &*self.front.node;
         let place = |index: usize| if several { format!("checks[{index}].") } else { String::new() };
         let items: Vec<_> =
@@ -104,7 +138,8 @@ impl Grpc {
         let mut questions = Vec::with_capacity(items.len());
         let mut places = Vec::with_capacity(items.len());
         for (index, item) in items.iter().enumerate() {
-            let question = item.as_ref().map_err(Clone::clone).and_then(|check| self.question_of(check, &place(index)));
+            let question =
+                item.as_ref().map_err(Clone::clone).and_then(|check| self.question_of(check, caller, &place(index)));
             places.push(question.map(|question| {
                 questions.push(question);
                 questions.len() - 1
@@ -127,14 +162,20 @@ impl Grpc {
         results.collect()
     }
 
-    fn question_of<'a>(&self, check: &'a GrpcCheck, place: &str) -> Result<Question<'a>, Rejection> {
+    fn question_of<'a>(
+        &self,
+        check: &'a GrpcCheck,
+        caller: Caller<'a>,
+        place: &str,
+    ) -> Result<Question<'a>, Rejection> {
+        caller.may_use(&check.asked.domain, &format!("{place}domain"))?;
         Ok(Question {
             domain: &check.asked.domain,
             attributes: check.asked.attributes(place)?,
             cost: check.asked.cost,
             id: match (&check.asked.id, check.binary) {
                 (_, Some((id, attempt))) => AskedId::Binary { id, attempt },
-                (Some(text), None) => AskedId::Text { text, caller: "" },
+                (Some(text), None) => AskedId::Text { text, caller: caller.name() },
                 (None, None) => AskedId::Made,
             },
             budget: self.front.node.budget(check.asked.deadline),
@@ -193,12 +234,15 @@ fn unknown_domain() -> Rejection {
 }
 
 fn error_result(rejection: &Rejection) -> proto::CheckResult {
-    let error = proto::CheckError {
+    proto::CheckResult { result: Some(ResultKind::Error(error_of(rejection))) }
+}
+
+fn error_of(rejection: &Rejection) -> proto::CheckError {
+    proto::CheckError {
         code: rejection.code.as_str().to_owned(),
         field: rejection.field.clone(),
         detail: rejection.detail.clone(),
-    };
-    proto::CheckResult { result: Some(ResultKind::Error(error)) }
+    }
 }
 
 fn decision_result(body: DecisionBody<'_>) -> proto::CheckResult {
@@ -247,7 +291,25 @@ fn status_of_decision(decision: &proto::Decision) -> u16 {
 
 /// The status that a refused call has over HTTP, for the counters.
 fn status_of_error(status: &Status) -> u16 {
-    if status.code() == tonic::Code::NotFound { 404 } else { 400 }
+    match status.code() {
+        tonic::Code::NotFound => 404,
+        tonic::Code::Unauthenticated => 401,
+        tonic::Code::PermissionDenied => 403,
+        tonic::Code::Ok
+        | tonic::Code::Cancelled
+        | tonic::Code::Unknown
+        | tonic::Code::InvalidArgument
+        | tonic::Code::DeadlineExceeded
+        | tonic::Code::AlreadyExists
+        | tonic::Code::ResourceExhausted
+        | tonic::Code::FailedPrecondition
+        | tonic::Code::Aborted
+        | tonic::Code::OutOfRange
+        | tonic::Code::Unimplemented
+        | tonic::Code::Internal
+        | tonic::Code::Unavailable
+        | tonic::Code::DataLoss => 400,
+    }
 }
 
 fn status_of(error: &proto::CheckError) -> Status {
@@ -255,9 +317,10 @@ fn status_of(error: &proto::CheckError) -> Status {
         "" => format!("{}: {}", error.code, error.detail),
         field => format!("{}: {field}: {}", error.code, error.detail),
     };
-    if error.code == Code::UnknownDomain.as_str() {
-        Status::not_found(message)
-    } else {
-        Status::invalid_argument(message)
+    match Code::of_word(&error.code).map(Code::status) {
+        Some(StatusCode::NOT_FOUND) => Status::not_found(message),
+        Some(StatusCode::UNAUTHORIZED) => Status::unauthenticated(message),
+        Some(StatusCode::FORBIDDEN) => Status::permission_denied(message),
+        Some(_) | None => Status::invalid_argument(message),
     }
 }

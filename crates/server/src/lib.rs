@@ -12,6 +12,7 @@ pub mod headers;
 pub mod json;
 pub mod meter;
 pub mod metrics;
+mod opening;
 mod serve;
 mod time;
 

@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use crate::code::Code;
+
 /// The calls that are metered; the `api` label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Api {
@@ -38,7 +40,7 @@ impl Api {
 pub const BUCKETS_MICROS: [u64; 12] = [25, 50, 100, 250, 500, 1_000, 2_500, 5_000, 25_000, 100_000, 250_000, 1_000_000];
 
 /// The statuses that are counted apart; others count as `other`.
-pub const STATUSES: [u16; 8] = [200, 400, 404, 413, 415, 429, 500, 503];
+pub const STATUSES: [u16; 11] = [200, 400, 401, 403, 404, 408, 413, 415, 429, 500, 503];
 
 #[derive(Debug, Default)]
 struct Counters {
@@ -51,6 +53,58 @@ struct Counters {
 #[derive(Debug, Default)]
 pub struct Meter {
     apis: [Counters; Api::ALL.len()],
+    policies: [AtomicU64; PolicyOutcome::ALL.len()],
+}
+
+/// What came of a policy that was sent here; the `result` label.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PolicyOutcome {
+    /// It is in force.
+    Applied,
+    /// The document is wrong.
+    Invalid,
+    /// Another revision was there first.
+    Conflict,
+    /// The log could not take it, or what became of it is not known.
+    NoLeader,
+    /// The request was wrong, or its caller may not do this.
+    Refused,
+}
+
+impl PolicyOutcome {
+    /// All of them, in the order in which they are stored.
+    pub const ALL: [PolicyOutcome; 5] = [
+        PolicyOutcome::Applied,
+        PolicyOutcome::Invalid,
+        PolicyOutcome::Conflict,
+        PolicyOutcome::NoLeader,
+        PolicyOutcome::Refused,
+    ];
+
+    /// The word that the label uses.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            PolicyOutcome::Applied => "applied",
+            PolicyOutcome::Invalid => "invalid",
+            PolicyOutcome::Conflict => "conflict",
+            PolicyOutcome::NoLeader => "no_leader",
+            PolicyOutcome::Refused => "refused",
+        }
+    }
+
+    /// The outcome that an answer with this code tells.
+    pub const fn of(code: Code) -> PolicyOutcome {
+        #[expect(
+            clippy::wildcard_enum_match_arm,
+            reason = "whatever is not told apart was refused before it was tried"
+        )]
+        match code {
+            Code::PolicyInvalid => PolicyOutcome::Invalid,
+            Code::RevisionConflict => PolicyOutcome::Conflict,
+            Code::NoLeader => PolicyOutcome::NoLeader,
+            _ => PolicyOutcome::Refused,
+        }
+    }
 }
 
 /// A call in progress.
@@ -64,6 +118,19 @@ impl Meter {
     /// Starts timing a call.
     pub fn start(&self, api: Api) -> Timer<'_> {
         Timer { counters: &self.apis[api as usize], started: Instant::now() }
+    }
+
+    /// Counts a policy that was sent here.
+    pub fn count_policy(&self, outcome: PolicyOutcome) {
+        self.policies[outcome as usize].fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Policies that were sent here, by what came of them.
+    pub fn policies(&self) -> impl Iterator<Item = (PolicyOutcome, u64)> + '_ {
+        PolicyOutcome::ALL
+            .into_iter()
+            .zip(&self.policies)
+            .map(|(outcome, count)| (outcome, count.load(Ordering::Relaxed)))
     }
 
     /// Calls by status, `0` for any that is not counted apart.

@@ -1,169 +1,223 @@
 //! `/metrics`: a fold over counters that others keep without locks, made anew for each scrape. Labels come from the
-//! configuration only, and there are at most [`LIMITS_MAX`] limits with labels of their own; the rest count as `_other`.
+//! configuration only, and their number is bounded.
+
+pub mod bounds;
+pub mod families;
+mod figures;
 
 use std::collections::BTreeMap;
 use std::fmt::Error;
 
+use node::Durations;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder};
-use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 
 use crate::check::Front;
 use crate::meter::Api;
-
-/// Limits with labels of their own; policies are the operator's, but ten thousand limits would be ten thousand series.
-pub const LIMITS_MAX: usize = 500;
-
-const OTHER: &str = "_other";
+use bounds::{DOMAINS_MAX, LIMITS_MAX, OTHER, PEERS_MAX, Room, TOKENS_MAX};
+use families::Family;
+use figures::Figures;
 
 /// All metrics of a node, as OpenMetrics text.
 pub fn render(front: &Front) -> String {
+    text_of(Figures::of(front))
+}
+
+fn text_of(figures: Figures) -> String {
     let mut registry = Registry::with_prefix("ringfence");
-    registry.register_collector(Box::new(Scrape { front: front.clone() }));
+    registry.register_collector(Box::new(figures));
     let mut text = String::new();
     encode(&mut text, &registry).expect("writing to a string does not fail");
     text
 }
 
-#[derive(Debug)]
-struct Scrape {
-    front: Front,
-}
+type Labels<const N: usize> = [String; N];
 
-type Labels<const N: usize> = [(&'static str, String); N];
-
-impl Collector for Scrape {
+impl Collector for Figures {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> Result<(), Error> {
         self.decisions(&mut encoder)?;
         self.calls(&mut encoder)?;
-        self.node(&mut encoder)
+        self.forwards(&mut encoder)?;
+        self.ownership(&mut encoder)?;
+        self.control(&mut encoder)?;
+        self.access(&mut encoder)?;
+        gauges(&mut encoder, &families::BUILD_INFO, [([env!("CARGO_PKG_VERSION").to_owned()], 1.0)])
     }
 }
 
-impl Scrape {
+impl Figures {
     fn decisions(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let policies = self.front.node.policies();
-        let mut decisions: BTreeMap<Labels<4>, u64> = BTreeMap::new();
-        let mut costs: BTreeMap<Labels<2>, u64> = BTreeMap::new();
-        for (place, (id, tally)) in policies.tally.iter().enumerate() {
-            let known = policies.limit(id).filter(|_| place < LIMITS_MAX);
+        let mut decisions: Sums<4> = Sums::new();
+        let mut costs: Sums<2> = Sums::new();
+        let mut near: Sums<2> = Sums::new();
+        let mut degraded: Sums<2> = Sums::new();
+        let mut full: Sums<1> = Sums::new();
+        for (place, (id, tally)) in self.policies.tally.iter().enumerate() {
+            let known = self.policies.limit(id).filter(|_| place < LIMITS_MAX);
             let (domain, limit) = known.map_or((OTHER, OTHER), |known| (&*known.domain, &*known.name));
             for (outcome, source, count) in tally.decisions() {
-                let labels = [
-                    ("domain", domain.to_owned()),
-                    ("limit", limit.to_owned()),
-                    ("outcome", outcome.as_str().to_owned()),
-                    ("source", source.as_str().to_owned()),
-                ];
-                *decisions.entry(labels).or_default() += count;
+                add(&mut decisions, [domain, limit, outcome.as_str(), source.as_str()], count);
             }
-            *costs.entry([("domain", domain.to_owned()), ("limit", limit.to_owned())]).or_default() += tally.cost();
+            for (mode, count) in tally.degraded().into_iter().filter(|(_, count)| *count > 0) {
+                add(&mut degraded, [limit, mode], count);
+            }
+            add(&mut costs, [domain, limit], tally.cost());
+            add(&mut near, [domain, limit], tally.near_limit());
+            add(&mut full, [limit], tally.table_full());
         }
-        counters(encoder, "decisions", "Decisions, per limit that took part", decisions)?;
-        counters(encoder, "decision_cost", "Units admitted", costs)
+        counters(encoder, &families::DECISIONS, decisions)?;
+        counters(encoder, &families::DECISION_COST, costs)?;
+        counters(encoder, &families::NEAR_LIMIT, near)?;
+        counters(encoder, &families::DEGRADED_DECISIONS, degraded)?;
+        counters(encoder, &families::TABLE_FULL, full)
     }
 
     fn calls(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let meter = &self.front.meter;
         let calls = Api::ALL.into_iter().flat_map(|api| {
-            meter.statuses(api).filter(|(_, count)| *count > 0).map(move |(status, count)| {
+            self.meter.statuses(api).filter(|(_, count)| *count > 0).map(move |(status, count)| {
                 let code = if status == 0 { "other".to_owned() } else { status.to_string() };
-                ([("api", api.as_str().to_owned()), ("code", code)], count)
+                ([api.as_str().to_owned(), code], count)
             })
         });
-        counters(encoder, "checks", "Calls to the front doors, by the status that they have over HTTP", calls)?;
-        let help = "How long calls took";
-        let mut metric =
-            encoder.encode_descriptor("decision_duration", help, Some(&Unit::Seconds), MetricType::Histogram)?;
-        for api in Api::ALL {
-            let (sum, buckets) = meter.durations(api);
-            let count = buckets.iter().map(|(_, calls)| calls).sum();
-            let labels = [("api", api.as_str().to_owned())];
-            metric.encode_family(&labels)?.encode_histogram::<Labels<0>>(sum, count, &buckets, None)?;
-        }
-        Ok(())
+        counters(encoder, &families::CHECKS, calls)?;
+        let durations = Api::ALL.into_iter().map(|api| ([api.as_str().to_owned()], self.meter.durations(api)));
+        histograms(encoder, &families::DECISION_DURATION, durations)
     }
 
-    fn node(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let node = &self.front.node;
-        let holdings = node.holdings();
-        let status = node.cluster_status();
-        let lease = node.lease_remaining().as_nanos() as f64 / 1e9;
-        gauge(encoder, "keys", "Keys held here", holdings.keys as f64)?;
-        let states = [
-            ("active", holdings.active),
-            ("elsewhere", status.owned - holdings.active.min(status.owned)),
-            ("vacant", status.vacant),
-        ];
-        gauges(
-            encoder,
-            "partitions",
-            "Partitions, by what they are to this node",
-            states.map(|(state, count)| ([("state", state.to_owned())], count as f64)),
-        )?;
-        gauge(encoder, "lease_remaining_seconds", "How long this node may still decide without being renewed", lease)?;
-        gauge(encoder, "map_version", "The version of the map applied here", status.map_version as f64)?;
-        let members = node.members().into_iter().map(|(state, count)| ([("state", state.to_owned())], count as f64));
-        gauges(encoder, "members", "Nodes, by what gossip thinks of them", members)?;
-        let policies = node.policies();
-        let revisions = policies
-            .catalogue
-            .domains()
-            .map(|domain| ([("domain", domain.name().to_owned())], domain.revision() as f64));
-        gauges(encoder, "policy_revision", "The revision in force here", revisions)?;
-        counters(
-            encoder,
-            "cancelled_charges",
-            "Charges taken back because the check was refused elsewhere or too late",
-            [([], node.cancelled_charges())],
-        )?;
-        let takeovers = node.takeovers().into_iter().map(|(state, count)| ([("state", state.to_owned())], count));
-        counters(encoder, "takeovers", "Reigns that began here, by what was known of what had been used", takeovers)?;
-        let errors = node.forward_errors().map(|(reason, count)| ([("reason", reason.to_owned())], count));
-        counters(encoder, "forward_errors", "Checks that could not be delivered to their owner", errors)?;
-        gauges(
-            encoder,
-            "build_info",
-            "The running version",
-            [([("version", env!("CARGO_PKG_VERSION").to_owned())], 1.0)],
-        )
+    fn forwards(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let mut room = Room::for_names(PEERS_MAX);
+        let mut durations: BTreeMap<Labels<1>, Durations> = BTreeMap::new();
+        for (peer, took) in &self.forward_durations {
+            let sum = durations.entry([room.label(peer).to_owned()]).or_insert_with(|| emptied(took));
+            sum.sum += took.sum;
+            sum.buckets.iter_mut().zip(&took.buckets).for_each(|(sum, bucket)| sum.1 += bucket.1);
+        }
+        let mut errors: Sums<2> = Sums::new();
+        for (peer, reason, count) in &self.forward_errors {
+            add(&mut errors, [room.label(peer), reason], *count);
+        }
+        let mut lost: Sums<1> = Sums::new();
+        for (peer, count) in &self.lost_corrections {
+            add(&mut lost, [room.label(peer)], *count);
+        }
+        let durations = durations.into_iter().map(|(labels, took)| (labels, (took.sum, took.buckets)));
+        histograms(encoder, &families::FORWARD_DURATION, durations)?;
+        counters(encoder, &families::FORWARD_ERRORS, errors)?;
+        counters(encoder, &families::LOST_CORRECTIONS, lost)?;
+        counters(encoder, &families::CANCELLED_CHARGES, [([], self.cancelled_charges)])
     }
+
+    fn ownership(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let mut room = Room::for_names(DOMAINS_MAX);
+        let mut keys: Sums<1> = Sums::new();
+        for (domain, count) in &self.keys {
+            add(&mut keys, [room.label(domain)], *count);
+        }
+        gauges(encoder, &families::KEYS, keys.into_iter().map(|(labels, count)| (labels, count as f64)))?;
+        gauges(encoder, &families::PARTITIONS, self.partitions.iter().map(by_word))?;
+        counters(encoder, &families::TAKEOVERS, self.takeovers.iter().map(word_count))?;
+        gauges(encoder, &families::LEASE_REMAINING, [([], self.lease_remaining.as_nanos() as f64 / 1e9)])
+    }
+
+    fn control(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        gauges(encoder, &families::MAP_VERSION, [([], self.map_version as f64)])?;
+        gauges(encoder, &families::MEMBERS, self.members.iter().map(by_word))?;
+        counters(encoder, &families::PEER_REFUSALS, self.peer_refusals.iter().map(word_count))?;
+        let domains = self.policies.catalogue.domains().take(DOMAINS_MAX);
+        let revisions = domains.map(|domain| ([domain.name().to_owned()], domain.revision() as f64));
+        gauges(encoder, &families::POLICY_REVISION, revisions)?;
+        let applies = self.meter.policies().map(|(outcome, count)| ([outcome.as_str().to_owned()], count));
+        counters(encoder, &families::POLICY_APPLY, applies)
+    }
+
+    fn access(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let mut room = Room::for_names(TOKENS_MAX);
+        let mut calls: Sums<2> = Sums::new();
+        for shown in self.access.shown() {
+            let token = shown.token.map_or("_none", |name| room.label(name));
+            add(&mut calls, [token, shown.result], shown.count);
+        }
+        counters(encoder, &families::AUTH, calls)
+    }
+}
+
+/// Counts by their labels; what folds into one label is summed.
+type Sums<const N: usize> = BTreeMap<Labels<N>, u64>;
+
+fn add<const N: usize>(sums: &mut Sums<N>, labels: [&str; N], count: u64) {
+    *sums.entry(labels.map(str::to_owned)).or_default() += count;
+}
+
+fn by_word((word, count): &(&'static str, usize)) -> (Labels<1>, f64) {
+    ([(*word).to_owned()], *count as f64)
+}
+
+fn word_count((word, count): &(&'static str, u64)) -> (Labels<1>, u64) {
+    ([(*word).to_owned()], *count)
+}
+
+/// The same buckets, with nothing in them.
+fn emptied(durations: &Durations) -> Durations {
+    Durations { buckets: durations.buckets.iter().map(|(bound, _)| (*bound, 0)).collect(), sum: 0.0 }
 }
 
 fn counters<const N: usize>(
     encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
+    family: &Family,
     series: impl IntoIterator<Item = (Labels<N>, u64)>,
 ) -> Result<(), Error> {
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
-    series.into_iter().try_for_each(|(labels, count)| {
-        labelled(&mut metric, &labels, |metric| metric.encode_counter::<Labels<0>, _, u64>(&count, None))
-    })
+    each(encoder, family, series, |metric, count| metric.encode_counter::<NoLabels, _, u64>(&count, None))
 }
 
 fn gauges<const N: usize>(
     encoder: &mut DescriptorEncoder<'_>,
-    name: &str,
-    help: &str,
+    family: &Family,
     series: impl IntoIterator<Item = (Labels<N>, f64)>,
 ) -> Result<(), Error> {
-    let mut metric = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
-    series
-        .into_iter()
-        .try_for_each(|(labels, value)| labelled(&mut metric, &labels, |metric| metric.encode_gauge(&value)))
+    each(encoder, family, series, |metric, value| metric.encode_gauge(&value))
 }
 
-fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> Result<(), Error> {
-    gauges(encoder, name, help, [([], value)])
+/// Sum in seconds, and observations per bucket, each with its upper bound in seconds.
+type Observed = (f64, Vec<(f64, u64)>);
+
+fn histograms<const N: usize>(
+    encoder: &mut DescriptorEncoder<'_>,
+    family: &Family,
+    series: impl IntoIterator<Item = (Labels<N>, Observed)>,
+) -> Result<(), Error> {
+    each(encoder, family, series, |metric, (sum, buckets): Observed| {
+        let count = buckets.iter().map(|(_, observed)| observed).sum();
+        metric.encode_histogram::<NoLabels>(sum, count, &buckets, None)
+    })
 }
 
-fn labelled(
+type NoLabels = [(&'static str, String); 0];
+
+/// Writes a family with all its series.
+fn each<const N: usize, Value>(
+    encoder: &mut DescriptorEncoder<'_>,
+    family: &Family,
+    series: impl IntoIterator<Item = (Labels<N>, Value)>,
+    write: impl Fn(&mut MetricEncoder<'_>, Value) -> Result<(), Error>,
+) -> Result<(), Error> {
+    debug_assert_eq!(family.labels.len(), N, "{} has other labels", family.name);
+    let unit = family.seconds.then_some(&Unit::Seconds);
+    let mut metric = encoder.encode_descriptor(family.name, family.help, unit, family.kind.metric_type())?;
+    series.into_iter().try_for_each(|(values, value)| {
+        let labels: Vec<_> = family.labels.iter().copied().zip(values).collect();
+        with_labels(&mut metric, &labels.as_slice(), |metric| write(metric, value))
+    })
+}
+
+fn with_labels(
     metric: &mut MetricEncoder<'_>,
     labels: &impl EncodeLabelSet,
     write: impl FnOnce(&mut MetricEncoder<'_>) -> Result<(), Error>,
 ) -> Result<(), Error> {
     write(&mut metric.encode_family(labels)?)
 }
+
+#[cfg(test)]
+mod tests;

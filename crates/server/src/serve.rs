@@ -1,5 +1,6 @@
 //! Listening: the API port opens only when the node can answer, the admin port at once.
 
+use std::convert::Infallible;
 use std::io;
 use std::sync::Arc;
 
@@ -10,10 +11,13 @@ use axum::routing::{get, post, put};
 use http::{Method, Uri};
 use node::Node;
 use tokio::net::TcpListener;
+use tonic::server::NamedService;
+use tonic_health::ServingStatus;
+use tonic_health::server::HealthReporter;
 use wire::v1::rate_limiter_server::RateLimiterServer;
 
 use crate::access::Access;
-use crate::admin;
+use crate::admin::{cluster, health, policies};
 use crate::check::{self, Front, rejected};
 use crate::code::{Code, Rejection};
 use crate::door::{Door, receive};
@@ -65,7 +69,9 @@ pub async fn serve(node: Arc<Node>, sockets: Sockets, settings: Settings) -> io:
     let api = async {
         node.ready().await;
         let listener = opened(sockets.api, "api")?;
-        Ok(receive(listener, api_router(front.clone()).await, "api", API_CONNECTIONS_MAX).await)
+        let (router, health) = api_router(front.clone());
+        let received = receive(listener, router, "api", API_CONNECTIONS_MAX);
+        tokio::select! { never = received => Ok(never), never = report_health(&node, &health) => Ok(never) }
     };
     tokio::try_join!(admin, api).map(|(never, _)| match never {})
 }
@@ -75,7 +81,28 @@ fn opened(door: Door, what: &str) -> io::Result<TcpListener> {
     door.open().map_err(|error| io::Error::new(error.kind(), format!("the {what} port {address}: {error}")))
 }
 
-async fn api_router(front: Front) -> Router {
+/// Tells gRPC's health service whether the node answers checks: it does not while it leaves.
+async fn report_health(node: &Node, health: &HealthReporter) -> Infallible {
+    let mut changes = node.changes();
+    let mut told = None;
+    loop {
+        changes.mark_unchanged();
+        let status = match node.unready() {
+            None => ServingStatus::Serving,
+            Some(_) => ServingStatus::NotServing,
+        };
+        if told != Some(status) {
+            told = Some(status);
+            health.set_service_status("", status).await;
+            health.set_service_status(<RateLimiterServer<Grpc> as NamedService>::NAME, status).await;
+        }
+        if changes.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+fn api_router(front: Front) -> (Router, HealthReporter) {
     let json = Router::new()
         .route("/v1/check", post(check::check))
         .route("/v1/check/batch", post(check::batch))
@@ -84,7 +111,6 @@ async fn api_router(front: Front) -> Router {
         .fallback(not_found)
         .with_state(front.clone());
     let (reporter, health) = tonic_health::server::health_reporter();
-    reporter.set_serving::<RateLimiterServer<Grpc>>().await;
     let reflection = tonic_reflection::server::Builder::configure()
         .register_encoded_file_descriptor_set(wire::PUBLIC_DESCRIPTORS)
         .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
@@ -97,19 +123,23 @@ async fn api_router(front: Front) -> Router {
             .prepare()
             .into_axum_router();
     // tonic's router answers unknown paths as an unimplemented call; ours must answer callers of JSON.
-    json.merge(grpc.reset_fallback())
+    (json.merge(grpc.reset_fallback()), reporter)
 }
 
 fn admin_router(front: Front) -> Router {
     Router::new()
-        .route("/v1/policies/{domain}", get(admin::policy))
-        .route("/v1/policies/{domain}", put(admin::put_policy).layer(DefaultBodyLimit::max(admin::DOCUMENT_BYTES_MAX)))
-        .route("/v1/policies/{domain}/history", get(admin::history))
-        .route("/v1/cluster", get(admin::cluster))
-        .route("/v1/cluster/map", get(admin::map))
-        .route("/livez", get(admin::livez))
-        .route("/readyz", get(admin::readyz))
-        .route("/metrics", get(admin::metrics))
+        .route("/v1/policies/{domain}", get(policies::policy))
+        .route(
+            "/v1/policies/{domain}",
+            put(policies::put_policy).layer(DefaultBodyLimit::max(policies::DOCUMENT_BYTES_MAX)),
+        )
+        .route("/v1/policies/{domain}/history", get(policies::history))
+        .route("/v1/cluster", get(cluster::cluster))
+        .route("/v1/cluster/map", get(cluster::map))
+        .route("/v1/cluster/events", get(cluster::events))
+        .route("/livez", get(health::livez))
+        .route("/readyz", get(health::readyz))
+        .route("/metrics", get(health::metrics))
         .method_not_allowed_fallback(not_found)
         .fallback(not_found)
         .with_state(front)
@@ -119,3 +149,6 @@ async fn not_found(method: Method, uri: Uri) -> Response {
     let path: String = uri.path().chars().take(128).collect();
     rejected(&Rejection::new(Code::NotFound, format!("there is no {method} {path}")))
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,119 @@
+//! The cluster over the admin API: its nodes and sessions, its map, and what happened to it.
+
+use axum::extract::{Request, State};
+use axum::response::Response;
+use http::StatusCode;
+use node::admin::MapRun;
+use node::{EVENTS_KEPT, Node, SeenEvent};
+use serde_json::{Map, Value, json};
+
+use super::{JSON, query_of};
+use crate::access::Scope;
+use crate::check::{Front, json_response, rejected};
+use crate::code::{Code, Rejection};
+use crate::time::rfc3339_of_millis;
+
+/// Events in one answer, unless the caller says how many.
+pub const EVENTS_DEFAULT: usize = 100;
+
+/// `GET /v1/cluster`
+pub async fn cluster(State(front): State<Front>, request: Request) -> Response {
+    let body = |front: &Front| Ok(cluster_body(&front.node));
+    answer(&front, &request, &[], body)
+}
+
+/// `GET /v1/cluster/map`
+pub async fn map(State(front): State<Front>, request: Request) -> Response {
+    let body = |front: &Front| {
+        let (version, runs) = front.node.map_runs();
+        let runs: Vec<_> = runs.iter().map(run_body).collect();
+        Ok(json!({ "version": version, "runs": runs }))
+    };
+    answer(&front, &request, &[], body)
+}
+
+/// `GET /v1/cluster/events?after=SEQ&limit=COUNT`: what this node saw after event number `after`, the oldest first.
+pub async fn events(State(front): State<Front>, request: Request) -> Response {
+    let body = |front: &Front| {
+        let query = query_of(&request, &["after", "limit"])?;
+        let number = |name: &str| query.get(name).map(|text| number_of(name, text)).transpose();
+        let after = number("after")?.unwrap_or(0);
+        let limit = number("limit")?.map_or(EVENTS_DEFAULT, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
+        Ok(events_body(&seen_after(&front.node, after), limit.clamp(1, EVENTS_KEPT), after))
+    };
+    answer(&front, &request, &["after", "limit"], body)
+}
+
+fn answer(
+    front: &Front,
+    request: &Request,
+    parameters: &[&str],
+    body: impl FnOnce(&Front) -> Result<Value, Rejection>,
+) -> Response {
+    let admitted = front.admit_operator(request, Scope::Read).and_then(|_| query_of(request, parameters));
+    match admitted.and_then(|_| body(front)) {
+        Ok(body) => json_response(StatusCode::OK, JSON, &body),
+        Err(rejection) => rejected(&rejection),
+    }
+}
+
+fn number_of(name: &str, text: &str) -> Result<u64, Rejection> {
+    text.parse()
+        .map_err(|_| Rejection::of_field(Code::OutOfRange, name, "expected a whole number, for example 0 for all"))
+}
+
+/// A reader who knows of more events than there were follows a process that is gone: it is given those of this one, from
+/// the first.
+fn seen_after(node: &Node, after: u64) -> Vec<SeenEvent> {
+    let seen = node.events(after);
+    if seen.is_empty() && node.events(after.saturating_sub(1)).is_empty() {
+        return node.events(0);
+    }
+    seen
+}
+
+fn events_body(seen: &[SeenEvent], limit: usize, after: u64) -> Value {
+    let told = &seen[..limit.min(seen.len())];
+    let next = told.last().map_or(after, |last| last.seq);
+    json!({ "events": told.iter().map(event_body).collect::<Vec<_>>(), "next": next })
+}
+
+fn event_body(seen: &SeenEvent) -> Value {
+    let mut body = Map::new();
+    body.insert("seq".to_owned(), seen.seq.into());
+    body.insert("at".to_owned(), rfc3339_of_millis(seen.at.as_unix_nanos() / 1_000_000).into());
+    body.insert("event".to_owned(), seen.event.word().into());
+    body.extend(seen.event.fields().into_iter().map(|(name, value)| (name.to_owned(), Value::from(value))));
+    Value::Object(body)
+}
+
+fn cluster_body(node: &Node) -> Value {
+    let status = node.cluster_status();
+    let clocks = node.clocks();
+    let nodes: Vec<_> = status
+        .nodes
+        .iter()
+        .map(|node| {
+            json!({
+                "name": node.name, "id": format!("{:016x}", node.id), "state": node.state, "role": node.role,
+                "session": node.session, "partitions": node.partitions,
+                "api": node.api, "peer": node.peer, "admin": node.admin,
+            })
+        })
+        .collect();
+    json!({
+        "name": status.name, "uuid": status.uuid, "this_node": status.this_node,
+        "leader": status.leader, "term": status.term, "applied": status.applied,
+        "map_version": status.map_version, "n_max": status.n_max,
+        "voters": { "count": status.voters, "changing": status.voters_changing },
+        "partitions": { "owned": status.owned, "vacant": status.vacant },
+        "durability": "volatile", "redis": Value::Null,
+        "unready": node.unready(), "draining": node.is_leaving(),
+        "clock": { "boot_ns": clocks.boot.as_nanos(), "wall_unix_ms": clocks.wall.as_unix_nanos() / 1_000_000 },
+        "nodes": nodes,
+    })
+}
+
+fn run_body(run: &MapRun) -> Value {
+    json!({ "first": run.first, "last": run.last, "epoch": run.epoch.0, "owner": run.owner })
+}

@@ -1,0 +1,71 @@
+//! What one scrape tells, gathered at one moment: counters that go on are shared, everything else is copied.
+
+use std::sync::Arc;
+
+use limits::Span;
+use node::{Durations, Policies};
+
+use crate::access::Access;
+use crate::check::Front;
+use crate::meter::Meter;
+
+/// The figures of a node.
+#[derive(Debug)]
+pub struct Figures {
+    /// What limits whom, with the counters of each limit.
+    pub policies: Arc<Policies>,
+    /// Calls at the doors.
+    pub meter: Arc<Meter>,
+    /// Tokens that were shown.
+    pub access: Arc<Access>,
+    /// Checks that could not be delivered: peer, reason, how many.
+    pub forward_errors: Vec<(String, &'static str, u64)>,
+    /// How long owners took to answer: peer, durations.
+    pub forward_durations: Vec<(String, Durations)>,
+    /// Cancels and debts that were dropped: peer, how many.
+    pub lost_corrections: Vec<(String, u64)>,
+    /// Connections and datagrams refused between nodes, by reason.
+    pub peer_refusals: Vec<(&'static str, u64)>,
+    /// Charges taken back.
+    pub cancelled_charges: u64,
+    /// Keys held here, by domain.
+    pub keys: Vec<(String, u64)>,
+    /// Partitions by what they are to this node.
+    pub partitions: [(&'static str, usize); 3],
+    /// Reigns that began here, by what was known.
+    pub takeovers: [(&'static str, u64); 2],
+    /// How long this node may still decide.
+    pub lease_remaining: Span,
+    /// The version of the map.
+    pub map_version: u64,
+    /// Nodes by what gossip thinks of them.
+    pub members: [(&'static str, usize); 3],
+}
+
+impl Figures {
+    /// The figures of this moment.
+    pub fn of(front: &Front) -> Figures {
+        let node = &*front.node;
+        let (holdings, status) = (node.holdings(), node.cluster_status());
+        Figures {
+            policies: node.policies(),
+            meter: Arc::clone(&front.meter),
+            access: Arc::clone(&front.access),
+            forward_errors: node.forward_errors(),
+            forward_durations: node.forward_durations(),
+            lost_corrections: node.untold(),
+            peer_refusals: node.peer_refusals(),
+            cancelled_charges: node.cancelled_charges(),
+            keys: node.keys(),
+            partitions: [
+                ("active", holdings.active),
+                ("elsewhere", status.owned.saturating_sub(holdings.active)),
+                ("vacant", status.vacant),
+            ],
+            takeovers: node.takeovers(),
+            lease_remaining: node.lease_remaining(),
+            map_version: status.map_version,
+            members: node.members(),
+        }
+    }
+}
