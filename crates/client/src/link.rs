@@ -327,3 +327,51 @@ fn in_words(error: &dyn Error) -> String {
     }
     words
 }
+
+#[cfg(test)]
+mod tests {
+    use tokio::sync::{oneshot, watch};
+
+    use super::*;
+    use crate::builder::DEADLINE_DEFAULT;
+
+    /// A link to nowhere, whose task is not running.
+    fn idle(queue_max: usize) -> (Link, Carrier) {
+        let node = Arc::new(Shared::new("a:1".into(), Instant::now(), watch::Sender::new(())));
+        let target = Target { address: "a:1".into(), endpoint: Endpoint::from_static("http://a:1") };
+        let bounds = Bounds {
+            deadline: DEADLINE_DEFAULT,
+            batch_max: 10,
+            queue_max,
+            connect_timeout: DEADLINE_DEFAULT,
+            backoff: Backoff::DEFAULT,
+        };
+        link(node, target, None, bounds)
+    }
+
+    fn outgoing(reply: oneshot::Sender<crate::batch::Outcome>) -> Outgoing {
+        let soon = Instant::now() + DEADLINE_DEFAULT;
+        Outgoing { request: proto::CheckRequest::default(), answer_by: soon, silent_at: soon, reply }
+    }
+
+    #[test]
+    fn checks_that_nobody_waits_for_do_not_pile_up_while_the_node_cannot_take_any() {
+        let (_link, mut carrier) = idle(10);
+        let (kept, _waiting) = oneshot::channel();
+        carrier.take_in(outgoing(kept));
+        for _ in 0..1_000 {
+            carrier.take_in(outgoing(oneshot::channel().0));
+        }
+        assert!(carrier.ready.len() <= 20, "{}", carrier.ready.len());
+        assert!(!carrier.ready[0].reply.is_closed(), "who still waits is kept, and first");
+    }
+
+    #[test]
+    fn a_queue_that_is_full_says_so_and_so_does_one_whose_task_is_gone() {
+        let (link, carrier) = idle(1);
+        assert_eq!(link.send(outgoing(oneshot::channel().0)), Ok(()));
+        assert_eq!(link.send(outgoing(oneshot::channel().0)), Err(NotQueued::Full));
+        drop(carrier);
+        assert_eq!(link.send(outgoing(oneshot::channel().0)), Err(NotQueued::ShutDown));
+    }
+}
