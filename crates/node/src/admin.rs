@@ -31,6 +31,10 @@ pub struct ClusterStatus {
     pub applied: u64,
     /// Among how many nodes emergency shares are divided.
     pub n_max: u32,
+    /// How many nodes vote, those of both sets while a change of voters is under way.
+    pub voters: usize,
+    /// Whether such a change is under way: until it is done, a majority of the old set is needed as well as one of the new.
+    pub voters_changing: bool,
     /// Partitions with an owner.
     pub owned: usize,
     /// Partitions without one.
@@ -162,6 +166,8 @@ impl Node {
                 map_version: cluster.map_or(0, |cluster| cluster.map.version),
                 applied,
                 n_max: cluster.map_or(0, |cluster| cluster.sessions.n_max),
+                voters: standing.members.voters.len(),
+                voters_changing: standing.members.changing,
                 owned,
                 vacant: cluster.map_or(0, |cluster| cluster.map.iter().count() - owned),
                 this_node: self.name().to_owned(),

@@ -220,7 +220,7 @@ impl Ingress {
             let Some(settled) = group.settled.as_ref().filter(|settled| settled.may_have_spent) else { continue };
             if let Some(owner) = settled.owner.filter(|_| !repeated(group, next)) {
                 self.cancelled.fetch_add(1, Ordering::Relaxed);
-                self.tell(owner, Forwarded::Cancel(group.partition, group.check.id));
+                self.tell(owner, Forwarded::Cancel(group.partition, group.check.id, group.check.asker));
             }
         }
     }
@@ -317,8 +317,8 @@ impl Ingress {
             return;
         }
         match item {
-            Forwarded::Cancel(partition, id) => {
-                self.owner.cancel(partition, id);
+            Forwarded::Cancel(partition, id, asker) => {
+                self.owner.cancel(partition, id, asker);
             }
             Forwarded::Debt(partition, id, legs) => {
                 self.owner.debt(partition, id, &legs);

@@ -94,7 +94,6 @@ impl Node {
         // What was proposed before the exit was asked for is seen to its end: a session may yet open.
         let settled = phase.wait_for(|phase| *phase != Phase::Opening).await.map(|phase| *phase);
         let Ok(Phase::Living(session)) = settled else { return Left::Released { partitions: 0 } };
-        let mut changes = self.views.changes();
         let mut partitions = 0;
         loop {
             match self.replica().read_cluster(|cluster| ended(cluster, session)).unwrap_or(Ended::NotYet) {
@@ -111,11 +110,9 @@ impl Node {
             partitions = owned;
             match self.proposer().propose(&command).await {
                 // Applied at the leader, or ended by then: this node's own replica will have it in a moment.
-                Ok(_) => {
-                    let _ = changes.changed().await;
-                }
+                Ok(_) => self.see_end_of(session).await,
                 Err(NotProposed::Refused(Refusal::NotLive { session: gone })) if gone == session => {
-                    let _ = changes.changed().await;
+                    self.see_end_of(session).await;
                 }
                 Err(error) => {
                     *why = error.to_string();
@@ -123,6 +120,13 @@ impl Node {
                 }
             }
         }
+    }
+
+    /// Waits until this node's own replica knows that the session has ended.
+    async fn see_end_of(&self, session: SessionId) {
+        let mut changes = self.views.changes();
+        let lives = |cluster: &Cluster| cluster.sessions.lives(session);
+        while self.replica().read_cluster(lives).unwrap_or(false) && changes.changed().await.is_ok() {}
     }
 
     /// Waits until everybody else has applied who took over, so that whoever asks this node's owner next asks the new one.

@@ -10,7 +10,9 @@ use control::Event;
 use control::event::ActivatedState;
 use limits::{LimitId, Moment, Now, WallTime};
 use ownership::cluster_time::ClusterTime;
-use ownership::{Answer, Cancelled, Check, CheckId, CheckLeg, Epoch, Floor, LeaseBound, Partition, SessionId, Unknown};
+use ownership::{
+    Answer, Asker, Cancelled, Check, CheckId, CheckLeg, Epoch, Floor, LeaseBound, Partition, SessionId, Unknown,
+};
 use parking_lot::{Mutex, MutexGuard};
 use ring::{PartitionCount, PartitionId};
 
@@ -132,10 +134,10 @@ impl Owner {
         }
     }
 
-    /// Takes back what the check `id` charged in this partition.
-    pub fn cancel(&self, partition: PartitionId, id: CheckId) -> Cancelled {
+    /// Takes back what the check `id` charged in this partition, if nobody but `asker` was told of it.
+    pub fn cancel(&self, partition: PartitionId, id: CheckId, asker: Asker) -> Cancelled {
         match self.enter(partition) {
-            Some((mut gate, _)) => gate.cancel(id, &self.views.policies.load().catalogue, self.now()),
+            Some((mut gate, _)) => gate.cancel(id, asker, &self.views.policies.load().catalogue, self.now()),
             None => Cancelled::NotOwner,
         }
     }
@@ -291,7 +293,7 @@ mod tests {
     }
 
     fn check(id: u128) -> Check {
-        Check { id: CheckId(id), attempt: 1, indexed: false, question: 0, legs: Default::default() }
+        Check { id: CheckId(id), asker: Asker(1), attempt: 1, indexed: false, question: 0, legs: Default::default() }
     }
 
     fn decides(owner: &Owner, partition: PartitionId) -> bool {

@@ -29,7 +29,7 @@ use crate::owner::Owner;
 use crate::peer::{Links, PeerService};
 use crate::propose::Proposer;
 use crate::raft::{self, Dial, Door, Journal, RaftNode, RaftService};
-use crate::refusals::Refusals;
+use crate::refusals::{Refusals, Refused};
 use crate::replica::{Driven, Followers, Replica};
 use crate::secret::Secrets;
 use crate::session::{Exit, Life, Phase};
@@ -159,12 +159,6 @@ impl Doing<'_> {
         tasks.spawn(watch::leader(raft.clone(), Arc::clone(&me.events)));
         tasks.spawn(watch::clocks(Arc::clone(&owner), Arc::clone(&me.events)));
         tasks.spawn(watch::map(Arc::clone(&views), Arc::clone(self.gossip)));
-        tasks.spawn(watch::genesis(
-            founding.clone(),
-            Arc::clone(&replica),
-            Arc::clone(&views),
-            Arc::clone(&me.refusals),
-        ));
         let time = Arc::new(Mutex::new(ClusterTime::unknown()));
         let leader = Leader {
             raft: raft.clone(),
@@ -174,7 +168,7 @@ impl Doing<'_> {
             owner: Arc::clone(&owner),
             time: Arc::clone(&time),
             founder: me.founder,
-            founding,
+            founding: founding.clone(),
         };
         tasks.spawn(leader.run());
         tasks.spawn(sweep(Arc::clone(&replica), Arc::clone(&owner)));
@@ -182,7 +176,7 @@ impl Doing<'_> {
         let (events, refusals, phase, exit) = (me.events, me.refusals, self.phase, self.exit);
         let life =
             Life { spec, nonce, proposer, replica, owner, ingress, views, desk, time, events, refusals, phase, exit };
-        tasks.spawn(live(life, raft));
+        tasks.spawn(live(life, founding, raft));
     }
 }
 
@@ -304,15 +298,20 @@ async fn serve_peers(incoming: Incoming, raft: RaftServer<RaftService>, peers: P
     }
 }
 
-/// Lives once the cluster is founded, and no longer than consensus runs here: a node that hears no more who was appointed
+/// Lives once the cluster is founded, if this node was told the same as it goes by, and no longer than consensus runs here: a node that hears no more who was appointed
 /// decides nothing from then on.
-async fn live(life: Life, raft: RaftNode) {
+async fn live(life: Life, founding: Founding, raft: RaftNode) {
     let mut genesis = life.replica.genesis();
     let owner = Arc::clone(&life.owner);
     let mut fatal = life.refusals.fatal();
     let lived = async {
-        if genesis.wait_for(Option::is_some).await.is_ok() {
+        let Ok(Some(genesis)) = genesis.wait_for(Option::is_some).await.map(|genesis| genesis.clone()) else { return };
+        let differences = founding.differences(&genesis);
+        if differences.is_empty() {
             life.run().await;
+        } else {
+            life.refusals.stop_for(Refused::BadConfig(differences));
+            life.views.announce();
         }
     };
     tokio::select! {

@@ -1,5 +1,5 @@
-//! What a node keeps an eye on beside its duties, for whoever reads its events: the other nodes, the leader, its clocks, and
-//! whether it was told the same as its cluster. Nothing here decides about a check.
+//! What a node keeps an eye on beside its duties, for whoever reads its events: the other nodes, the leader, its clocks.
+//! Nothing here decides about a check.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,13 +9,11 @@ use limits::{Moment, Span, WallTime};
 use tokio::sync::broadcast;
 
 use crate::clock;
-use crate::config::Founding;
 use crate::events::Events;
 use crate::gossip::{self, Dropped, GossipHandle};
 use crate::owner::Owner;
 use crate::raft::RaftNode;
-use crate::refusals::{Refusals, Refused};
-use crate::replica::Replica;
+use crate::refusals::Refusals;
 use crate::views::Views;
 
 /// How often the clocks are looked at.
@@ -87,17 +85,6 @@ pub async fn map(views: Arc<Views>, gossip: Arc<GossipHandle>) {
         if changes.changed().await.is_err() {
             return;
         }
-    }
-}
-
-/// Whether this node was told the same as its cluster goes by, once that is known.
-pub async fn genesis(founding: Founding, replica: Arc<Replica>, views: Arc<Views>, refusals: Arc<Refusals>) {
-    let mut genesis = replica.genesis();
-    let Ok(Some(genesis)) = genesis.wait_for(Option::is_some).await.map(|genesis| genesis.clone()) else { return };
-    let differences = founding.differences(&genesis);
-    if !differences.is_empty() {
-        refusals.stop_for(Refused::BadConfig(differences));
-        views.announce();
     }
 }
 

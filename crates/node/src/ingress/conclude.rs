@@ -118,7 +118,7 @@ impl Ingress {
             After::Nothing => {}
             After::Cancel => {
                 self.cancelled.fetch_add(1, Ordering::Relaxed);
-                self.tell(owner, Forwarded::Cancel(partition, id));
+                self.tell(owner, Forwarded::Cancel(partition, id, group.check.asker));
             }
             After::Debt => {
                 let unseen = |(leg, result): &(&Leg, &LegResult)| {

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use limits::{FailMode, Fingerprint, FingerprintKey, LimitId, Part, Shape, Span};
 use ownership::ingress::Asking;
-use ownership::{Check, CheckId, CheckLeg};
+use ownership::{Asker, Check, CheckId, CheckLeg};
 use policy::{Applied, Domain, Matched};
 use ring::{PartitionId, RoutingHash, Scope};
 use smallvec::SmallVec;
@@ -73,12 +73,14 @@ pub(crate) struct Group {
 #[derive(Clone, Copy, Debug)]
 struct Name {
     id: CheckId,
+    asker: Asker,
     attempt: u8,
     indexed: bool,
     question: u64,
 }
 
-/// Makes ids for questions that come without: the process's nonce, and a number.
+/// Makes what tells questions apart that are asked here: askers for all of them, and ids for those that come without.
+/// Both are of the process's nonce and a number.
 #[derive(Debug)]
 pub(crate) struct Made {
     nonce: u64,
@@ -90,8 +92,12 @@ impl Made {
         Made { nonce, next: AtomicU64::new(1) }
     }
 
-    fn id(&self) -> CheckId {
-        CheckId(u128::from(self.nonce) << 64 | u128::from(self.next.fetch_add(1, Ordering::Relaxed)))
+    fn asker(&self) -> Asker {
+        Asker(self.nonce.wrapping_add(self.next.fetch_add(1, Ordering::Relaxed)))
+    }
+
+    fn id(&self, Asker(asker): Asker) -> CheckId {
+        CheckId(u128::from(self.nonce) << 64 | u128::from(asker.wrapping_sub(self.nonce)))
     }
 }
 
@@ -124,8 +130,8 @@ impl Asks {
         let place = match self.groups.iter().position(|group| group.partition == partition) {
             Some(place) => place,
             None => {
-                let Name { id, attempt, indexed, question } = name;
-                let check = Check { id, attempt, indexed, question, legs: SmallVec::new() };
+                let Name { id, asker, attempt, indexed, question } = name;
+                let check = Check { id, asker, attempt, indexed, question, legs: SmallVec::new() };
                 self.groups.push(Group { partition, check, budget, asking: None, differs: false, settled: None });
                 self.groups.len() - 1
             }
@@ -143,15 +149,16 @@ impl Ingress {
     /// Matches a question with its policy.
     pub(crate) fn plan(&self, policies: &Policies, question: &Question<'_>) -> Plan {
         let Some(keys) = self.keys.get() else { return Plan::Settled(Err(NotPut::UnknownDomain)) };
+        let asker = self.made.asker();
         let name = match question.id {
-            AskedId::Made => Name { id: self.made.id(), attempt: 1, indexed: false, question: 0 },
+            AskedId::Made => Name { id: self.made.id(asker), asker, attempt: 1, indexed: false, question: 0 },
             AskedId::Binary { id, attempt } => {
                 let question = digest_of(&keys.fingerprint_key, question);
-                Name { id: CheckId(id), attempt, indexed: false, question }
+                Name { id: CheckId(id), asker, attempt, indexed: false, question }
             }
             AskedId::Text { text, caller } => {
                 let id = id_of(&keys.fingerprint_key, caller, question.domain, text);
-                Name { id, attempt: 1, indexed: true, question: digest_of(&keys.fingerprint_key, question) }
+                Name { id, asker, attempt: 1, indexed: true, question: digest_of(&keys.fingerprint_key, question) }
             }
         };
         self.plan_named(policies, question, name, keys)

@@ -67,9 +67,9 @@ impl PeerService {
             match item {
                 Forwarded::Check(partition, check) => waiting.push(partition, check),
                 // What is told about a check never overtakes the checks that came before it.
-                Forwarded::Cancel(partition, id) => {
+                Forwarded::Cancel(partition, id, asker) => {
                     waiting.decide(self);
-                    self.owner.cancel(partition, id);
+                    self.owner.cancel(partition, id, asker);
                 }
                 Forwarded::Debt(partition, id, legs) => {
                     waiting.decide(self);

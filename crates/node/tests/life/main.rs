@@ -2,6 +2,7 @@
 //! planned, and refused for what they were told.
 #![allow(clippy::unwrap_used, clippy::panic, reason = "tests")]
 
+mod events;
 mod exit;
 mod nodes;
 mod refusals;

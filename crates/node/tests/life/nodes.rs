@@ -42,6 +42,7 @@ pub struct Told {
     pub terms: Terms,
     pub partitions: u16,
     pub given: Given,
+    pub keys_max: u64,
 }
 
 impl Told {
@@ -68,7 +69,7 @@ impl Told {
                 given: self.given,
                 policies: vec![POLICY.to_owned()],
             },
-            bounds: Bounds::default(),
+            bounds: Bounds { keys_max: self.keys_max, ..Bounds::default() },
         }
     }
 }
@@ -103,6 +104,7 @@ pub fn alone(directory: &Path) -> Told {
         terms: Terms::DEFAULT,
         partitions: 16,
         given: Given::ALL,
+        keys_max: Bounds::default().keys_max,
     }
 }
 
