@@ -9,6 +9,7 @@ use anyhow::{Result, bail};
 
 use crate::load::{Callers, Stream};
 use crate::stage::NODES;
+use crate::terms::LEDGER;
 
 /// Keys of each limit whose owner is one node.
 const KEYS_PER_NODE: usize = 2;
@@ -31,13 +32,13 @@ pub struct Chosen {
     pub owner: String,
 }
 
-/// Chooses keys for these limits.
+/// Chooses keys for these limits, but for the one that the load leaves alone.
 ///
 /// # Errors
 /// When the search finds too few.
 pub fn choose(callers: &Callers, limits: &[Arc<str>]) -> Result<Vec<Chosen>> {
     let mut chosen = Vec::new();
-    for limit in limits {
+    for limit in limits.iter().filter(|limit| &***limit != LEDGER) {
         let of_limit = search(|key| callers.owner_of(limit, key));
         if of_limit.len() < KEYS_PER_NODE * NODES {
             bail!("of {CANDIDATES_MAX} keys of {limit}, every node ought to own {KEYS_PER_NODE}: found {of_limit:?}");

@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use client::{Check, Client, Decision};
 use limits::Span;
+use sim::ledger::Attempt;
 use sim::{Answer, Outcome, Reason, Row, Source};
 use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
@@ -76,6 +77,54 @@ impl Callers {
         decision.ok().and_then(|decision| decision.owner)
     }
 
+    /// What remains of this key under this limit; asking costs nothing.
+    pub fn remaining(&self, limit: &str, key: &str) -> Option<u64> {
+        let check = Check::new(DOMAIN).attribute("kind", limit).attribute("client", key).cost(0);
+        let decision = self.runtime.block_on(self.clients[0].check(check)).ok()?;
+        decision.remaining.filter(|_| !decision.degraded)
+    }
+
+    /// Puts so many questions, one a millisecond, each at every node in turn under one id of the caller's own. Of every
+    /// third the first caller hangs up after a millisecond.
+    pub fn ask_again_and_again(&self, limit: &str, key: &str, questions: usize) -> Vec<Attempt> {
+        let nonce: u32 = rand::random();
+        self.runtime.block_on(async {
+            let mut asking = JoinSet::new();
+            let mut pace = tokio::time::interval(Duration::from_millis(1));
+            for question in 0..questions {
+                pace.tick().await;
+                let id = format!("{nonce:08x}-{question}");
+                let check = Check::new(DOMAIN).attribute("kind", limit).attribute("client", key).id(id);
+                asking.spawn(one_question(self.clients.clone(), check, question));
+            }
+            asking.join_all().await.into_iter().flatten().collect()
+        })
+    }
+
+    /// Puts so many questions about one key, at this pace, each at this node first.
+    pub fn ask_steadily(
+        &self,
+        limit: &str,
+        key: &str,
+        first: usize,
+        questions: usize,
+        every: Duration,
+    ) -> Vec<Attempt> {
+        let nonce: u64 = rand::random();
+        let check = Check::new(DOMAIN).attribute("kind", limit).attribute("client", key);
+        self.runtime.block_on(async {
+            let mut asking = JoinSet::new();
+            let mut pace = tokio::time::interval(every);
+            for question in 0..questions {
+                pace.tick().await;
+                let id = u128::from(nonce) << 64 | question as u128;
+                let (client, check) = (self.clients[first].clone(), check.clone().binary_id(id.to_be_bytes()));
+                asking.spawn(async move { Attempt { id, cost: 1, admitted: told(client.check(check).await.ok()) } });
+            }
+            asking.join_all().await
+        })
+    }
+
     /// Begins to ask.
     pub fn ask(&self, streams: Vec<Stream>, watch: Watch) -> Load {
         let (stop, stopped) = watch::channel(false);
@@ -99,6 +148,23 @@ impl Callers {
         rows.sort_by_key(|row| (row.invoked, row.id));
         rows
     }
+}
+
+/// The same question at every node, one after the other.
+async fn one_question(clients: Vec<Client>, check: Check, question: usize) -> Vec<Attempt> {
+    let mut attempts = Vec::new();
+    for (turn, client) in clients.iter().enumerate() {
+        let patience = if turn == 0 && question.is_multiple_of(3) { Duration::from_millis(1) } else { DEADLINE * 2 };
+        let answer = tokio::time::timeout(patience, client.check(check.clone())).await;
+        let admitted = told(answer.ok().and_then(Result::ok));
+        attempts.push(Attempt { id: question as u128, cost: 1, admitted });
+    }
+    attempts
+}
+
+/// What an owner said; what a failure mode says is no answer to whether it was charged.
+fn told(decision: Option<Decision>) -> Option<bool> {
+    decision.filter(|decision| !decision.degraded).map(|decision| decision.allowed)
 }
 
 /// A load under way.
@@ -157,14 +223,15 @@ impl Asking {
         let invoked = self.watch.now();
         let result = self.clients[first].check(check).await;
         let returned = self.watch.now();
-        let (ingress, outcome) = match result {
-            Ok(decision) => (self.name_of(&decision.answered_by), outcome_of(decision)),
-            Err(error) => (Arc::clone(&self.names[first].1), Outcome::Silent(error.to_string())),
+        let (ingress, attempts, outcome) = match result {
+            Ok(decision) => (self.name_of(&decision.answered_by), decision.attempts, outcome_of(decision)),
+            Err(error) => (Arc::clone(&self.names[first].1), 0, Outcome::Silent(error.to_string())),
         };
         let deadline = Span::from(DEADLINE);
         let Stream { limit, key, .. } = stream;
         // The receiver is gone only when the whole run is being given up.
-        let _ = self.rows.send(Row { id, limit, key, cost: 1, ingress, invoked, returned, deadline, outcome });
+        let _ =
+            self.rows.send(Row { id, limit, key, cost: 1, ingress, attempts, invoked, returned, deadline, outcome });
     }
 
     fn name_of(&self, address: &str) -> Arc<str> {

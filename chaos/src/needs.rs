@@ -11,8 +11,10 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("iptables-save", "iptables"),
     ("unshare", "util-linux"),
     ("setpriv", "util-linux"),
+    ("setsid", "util-linux"),
     ("mount", "mount"),
     ("env", "coreutils"),
+    ("nice", "coreutils"),
 ];
 
 /// The library, as Debian's package `faketime` has it.

@@ -2,6 +2,8 @@
 //! scenario is a short script of these.
 
 use std::collections::BTreeSet;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,6 +23,9 @@ use crate::stalls::Sleeper;
 use crate::terms::POLICY;
 use crate::tokens;
 use crate::watch::{Watch, seconds};
+
+/// How often a clock is read to be read once well.
+const CLOCK_READINGS: usize = 12;
 
 /// Nodes of a cluster of the suite.
 pub const NODES: usize = 3;
@@ -74,6 +79,10 @@ pub struct Notes {
     pub claims: Vec<Claim>,
     /// Nodes that were broken, each once.
     pub victims: BTreeSet<usize>,
+    /// Whether nobody may have to take over, so that no key may be read as used up for want of knowledge.
+    pub is_unmoved: bool,
+    /// When one node was alone, without a quorum.
+    pub alone: Option<(Moment, Moment)>,
     /// How much faster the fastest clock ran than the suite's, and how much slower the slowest, in millionths.
     pub clocks_off: i32,
 }
@@ -121,6 +130,7 @@ impl Stage {
             nodes.push(Node::new(place, program, own));
         }
         write(&secret, &tokens::fresh())?;
+        std::fs::set_permissions(&secret, Permissions::from_mode(0o600)).context("the secret's permissions")?;
         write(&policy, POLICY)?;
         let watch = Watch::start();
         Ok(Stage {
@@ -199,14 +209,13 @@ impl Stage {
         Ok(at)
     }
 
-    /// SIGCONT.
+    /// SIGCONT. It is not asked anything before [`up`](Stage::up).
     ///
     /// # Errors
     /// When the node does not run.
     pub fn thaw(&mut self, node: usize) -> Result<()> {
         self.mark(format!("SIGCONT {}", name(node)));
-        self.nodes[node].thaw()?;
-        self.up(node)
+        self.nodes[node].thaw()
     }
 
     /// SIGTERM. Returns when it was done.
@@ -301,15 +310,21 @@ impl Stage {
         Ok((leader, (leader + 1) % NODES))
     }
 
-    /// A node's clocks as it reports them, with the suite's own reading at about that time.
+    /// A node's clocks as it reports them, with the suite's own reading at about that time: of a few readings the one that
+    /// travelled the shortest.
     ///
     /// # Errors
     /// When the node does not answer.
     pub fn clocks_of(&self, node: usize) -> Result<(ReportedClock, Moment)> {
-        let before = self.watch.now();
-        let clock = self.cluster(node)?.clock;
-        let half = Span::from_nanos(self.watch.now().since(before).as_nanos() / 2);
-        Ok((clock, before.saturating_add(half)))
+        let read = || {
+            let before = self.watch.now();
+            let clock = self.cluster(node)?.clock;
+            let took = self.watch.now().since(before);
+            Ok((took, clock, before.saturating_add(Span::from_nanos(took.as_nanos() / 2))))
+        };
+        let readings: Vec<_> = (0..CLOCK_READINGS).map(|_| read()).collect::<Result<_>>()?;
+        let best = readings.into_iter().min_by_key(|(took, _, _)| *took).context("no reading")?;
+        Ok((best.1, best.2))
     }
 
     // What can be waited for.

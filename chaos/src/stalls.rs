@@ -10,8 +10,8 @@ use limits::{Moment, Span};
 
 use crate::watch::Watch;
 
-/// Sleeps that are longer than asked by less than this are no stalls.
-const STALL_MIN: Span = Span::from_millis(10);
+/// A sleep that is longer than asked by less than this is no stall.
+const STALL_MIN: Span = Span::from_millis(5);
 
 /// Stalls that are kept; a machine with more is no place to measure on.
 const STALLS_MAX: usize = 100_000;

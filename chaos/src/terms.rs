@@ -10,6 +10,12 @@ use sim::{Edges, Promise, Terms};
 /// The suite's policy.
 pub const POLICY: &str = include_str!("../policy.yaml");
 
+/// The limit that the load leaves alone: what is used of it is what a script charged.
+pub const LEDGER: &str = "closed-ledger";
+
+/// Units that the ledger has when nothing was charged.
+pub const LEDGER_CAPACITY: u64 = 100_000;
+
 /// The domain that it is for.
 pub const DOMAIN: &str = "chaos";
 
@@ -109,9 +115,14 @@ mod tests {
         let share = additive.share.unwrap();
         assert!(matches!(share.together.counted, Counted::Bucket { burst: 12 }));
         assert!(matches!(share.each.counted, Counted::Bucket { burst: 4 }));
-        assert_eq!((share.together.rate.amount(), share.each.rate.amount()), (1, 0));
+        assert_eq!((share.together.rate.amount(), share.each.rate.amount()), (9, 3));
         let reserved = named("emergency-log");
-        assert_eq!((reserved.owner.rate.amount(), reserved.share.unwrap().each.rate.amount()), (42, 6));
+        assert_eq!((reserved.owner.rate.amount(), reserved.share.unwrap().each.rate.amount()), (21, 3));
+    }
+
+    #[test]
+    fn the_ledger_has_the_capacity_that_scripts_count_from() {
+        assert_eq!(named(LEDGER).owner.counted, Counted::Bucket { burst: LEDGER_CAPACITY });
     }
 
     #[test]

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use limits::{FailMode, Moment, Span};
 use sim::judge::Circumstances;
-use sim::{Clocks, LimitVerdict, Outcome, Reason, Row, Violation, judge};
+use sim::{Clocks, LimitVerdict, Outcome, Reason, Row, Source, Violation, judge};
 
 use crate::bounds::OWNED_AGAIN;
 use crate::keys::{self, Chosen};
@@ -18,7 +18,7 @@ use crate::scenarios::Scenario;
 use crate::serving::Serving;
 use crate::stage::{Claim, NODES, Notes, Stage};
 use crate::stalls::Stalls;
-use crate::terms::{self, POLICY};
+use crate::terms::{self, LEDGER, POLICY};
 use crate::{history_file, report};
 
 /// How long the load runs before anything breaks: long enough to use every limit up.
@@ -34,9 +34,8 @@ const WHOLE_AFTER: Span = Span::from_millis(500);
 /// owners agree on it within 100 ms.
 const EDGES_UNSURE: Span = Span::from_millis(300);
 
-/// How full a limit that fails closed must have been at its fullest, in percent: a load that does not reach its limits
-/// proves nothing.
-const PRESSED_MIN: u128 = 80;
+/// The limit that fails open and is otherwise like `closed-log`.
+const CONTROL: &str = "open-pressed";
 
 /// What is needed to run scenarios.
 #[derive(Clone, Debug)]
@@ -141,6 +140,8 @@ fn carry_out(trial: &mut Trial, options: &Options<'_>) -> Result<()> {
     let whole = settled?;
     claim_whole(trial, &rows, whole);
     claim_felt(trial, &rows);
+    claim_unmoved(trial, &rows);
+    claim_alone(trial, &rows);
     if trial.scenario.spares {
         claim_spared(trial, &rows, &chosen);
     }
@@ -177,14 +178,13 @@ fn is_degraded(row: &Row) -> bool {
     row.answer().is_none_or(|answer| answer.degraded || answer.reason == Reason::Unavailable)
 }
 
+/// A load that does not use its limits up proves nothing about them.
 fn claim_pressed(notes: &mut Notes, verdict: &LimitVerdict) {
-    if verdict.fail != FailMode::Closed {
-        return;
+    if verdict.fail == FailMode::Closed && &*verdict.limit != LEDGER {
+        let refused = verdict.denied.get(&Reason::Limit).copied().unwrap_or(0);
+        let but = Some("nobody was refused for it".to_owned()).filter(|_| refused == 0);
+        notes.claims.push(Claim { says: format!("the load uses {} up", verdict.limit), but });
     }
-    let owner = verdict.fullest.iter().find(|fullest| fullest.part == sim::judge::Part::Owner);
-    let full = owner.map_or(0, |owner| owner.worst.admitted * 100 / owner.worst.allowed.max(1));
-    let but = Some(format!("at its fullest it was {full} % full")).filter(|_| full < PRESSED_MIN);
-    notes.claims.push(Claim { says: format!("the load uses {} up", verdict.limit), but });
 }
 
 /// A cluster that is whole again answers as if nothing had happened.
@@ -202,6 +202,32 @@ fn claim_whole(trial: &mut Trial, rows: &[Row], whole: Moment) {
     trial.notes.claims.push(Claim { says: "once whole again, owners answer everything".into(), but });
 }
 
+/// Where nobody had to be replaced, nobody may have to guess what was used.
+fn claim_unmoved(trial: &mut Trial, rows: &[Row]) {
+    if trial.notes.is_unmoved {
+        let guessed = rows.iter().filter(|row| row.denied().is_some_and(|answer| answer.reason == Reason::Recovering));
+        let but = Some(guessed.count()).filter(|count| *count > 0).map(|count| format!("{count} answers say so"));
+        trial.notes.claims.push(Claim { says: "no key is read as used up for want of knowledge".into(), but });
+    }
+}
+
+/// A node without a quorum answers each limit by its failure mode.
+fn claim_alone(trial: &mut Trial, rows: &[Row]) {
+    let Some((from, until)) = trial.notes.alone else { return };
+    let during = rows.iter().filter(|row| row.invoked >= from && row.returned <= until).filter_map(Row::answer);
+    let (mut refused, mut passed, mut odd) = (0, 0, 0);
+    for answer in during {
+        match (answer.allowed, answer.reason, answer.source) {
+            (false, Reason::Unavailable, _) => refused += 1,
+            (true, _, Source::Open) => passed += 1,
+            _ => odd += 1,
+        }
+    }
+    let but = Some(format!("{refused} refused, {passed} let pass, {odd} answered otherwise"));
+    let but = but.filter(|_| refused == 0 || passed == 0 || odd > 0);
+    trial.notes.claims.push(Claim { says: "alone, a node answers by failure mode and nothing else".into(), but });
+}
+
 /// Where somebody had to be replaced, callers must have felt it, or the fault was none.
 fn claim_felt(trial: &mut Trial, rows: &[Row]) {
     if trial.notes.measured.iter().all(|measured| measured.bound != OWNED_AGAIN) {
@@ -209,6 +235,26 @@ fn claim_felt(trial: &mut Trial, rows: &[Row]) {
     }
     let but = Some("every answer came from an owner".to_owned()).filter(|_| !rows.iter().any(is_degraded));
     trial.notes.claims.push(Claim { says: "callers felt it".into(), but });
+    if trial.notes.victims.len() < NODES {
+        claim_shared(trial);
+        claim_keen(trial);
+    }
+}
+
+/// Nodes that lived on have had time to fill their shares, and give from them.
+fn claim_shared(trial: &mut Trial) {
+    let given = trial.limits.iter().filter_map(|seen| seen.verdict.allowed.get(&Source::Emergency)).sum::<u64>();
+    let but = Some("they gave nothing".to_owned()).filter(|_| given == 0);
+    trial.notes.claims.push(Claim { says: "emergency shares are used".into(), but });
+}
+
+/// The proof that the checker sees: a limit that fails open starts afresh with its new owner, as it may, and a limit that
+/// fails closed would show just so if its new owner forgot what was used.
+fn claim_keen(trial: &mut Trial) {
+    let control = trial.limits.iter().find(|seen| &*seen.verdict.limit == CONTROL);
+    let excess = control.map_or(0, |seen| seen.verdict.excess());
+    let but = Some(format!("{CONTROL} was over by {excess}")).filter(|_| excess == 0);
+    trial.notes.claims.push(Claim { says: "the checker sees a new owner that starts afresh".into(), but });
 }
 
 /// Keys whose owner was not touched are answered by it, whoever was asked.

@@ -89,6 +89,7 @@ pub fn rows() -> Vec<Row> {
         key: "key-1".into(),
         cost: 1,
         ingress: "n1".into(),
+        attempts: 1,
         invoked: at(50),
         returned: at(60),
         deadline: Span::from_millis(250),

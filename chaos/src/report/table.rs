@@ -26,37 +26,75 @@ pub struct Cells {
 
 const MODES: [&str; 3] = ["closed", "open", "emergency"];
 
-/// The rows of a trial.
-pub fn rows(trial: &Trial) -> Vec<Cells> {
-    let row = |mode: &'static str| Cells {
-        event: trial.scenario.event.to_owned(),
-        mode,
-        callers: callers(mode),
-        bound: bound(trial, mode),
-        measured: measured(trial, mode),
-    };
-    MODES.into_iter().map(row).collect()
+/// What becomes of the partitions in an event.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Course {
+    /// They wait for a lease to run out, and are taken over.
+    TakenOver,
+    /// They are given away as planned.
+    GivenAway,
+    /// They stay where they are.
+    Unmoved,
 }
 
-fn callers(mode: &str) -> &'static str {
-    match mode {
-        "closed" => {
-            "denied, `unavailable`, until somebody owns the key again; then `recovering`, until what may have been used \
-             has passed"
-        }
-        "open" => "allowed, source `open`, until somebody owns the key again",
-        _ => "a share of the limit from the node that was asked, source `emergency`; then `recovering`",
+fn course(trial: &Trial) -> Course {
+    let held_to = |bound: Span| trial.notes.measured.iter().any(|measured| measured.bound == bound);
+    match (held_to(OWNED_AGAIN), held_to(GIVEN_AWAY)) {
+        (true, _) => Course::TakenOver,
+        (false, true) => Course::GivenAway,
+        (false, false) => Course::Unmoved,
     }
 }
 
-fn bound(trial: &Trial, mode: &str) -> String {
-    let planned = trial.notes.measured.iter().any(|measured| measured.bound == GIVEN_AWAY);
-    let owned = if planned { GIVEN_AWAY } else { OWNED_AGAIN };
+/// The rows of a trial.
+pub fn rows(trial: &Trial) -> Vec<Cells> {
+    let course = course(trial);
+    let row = |mode: &'static str| Cells {
+        event: trial.scenario.event.to_owned(),
+        mode,
+        callers: callers(course, mode),
+        bound: bound(course, mode),
+        measured: measured(trial, mode),
+    };
+    let mut rows: Vec<Cells> = MODES.into_iter().map(row).collect();
+    if let Some(failure) = trial.failures().first() {
+        // A page that hid it would be worth nothing.
+        rows[0].measured = format!("**not kept**: {failure}; {}", rows[0].measured);
+    }
+    rows
+}
+
+fn callers(course: Course, mode: &str) -> &'static str {
+    match (course, mode) {
+        (Course::TakenOver, "closed") => {
+            "denied, `unavailable`, until somebody owns the key again; then `recovering`, until what may have been used \
+             has passed"
+        }
+        (Course::TakenOver, "open") => "allowed, source `open`, until somebody owns the key again; then afresh",
+        (Course::TakenOver, _) => {
+            "a share of the limit from the node that was asked, source `emergency`; beyond it `unavailable`; then \
+             `recovering`"
+        }
+        (Course::GivenAway, "open") => "answers of the new owner, which begins afresh",
+        (Course::GivenAway, _) => "answers of the new owner; `recovering`, until what may have been used has passed",
+        (Course::Unmoved, "closed") => "denied, `unavailable`, where no owner answers in time",
+        (Course::Unmoved, "open") => "allowed, source `open`, where no owner answers in time",
+        (Course::Unmoved, _) => "a share of the limit, source `emergency`, where no owner answers in time",
+    }
+}
+
+fn bound(course: Course, mode: &str) -> String {
+    let owned = match course {
+        Course::TakenOver => format!("owned again within {:.2} s; ", seconds(OWNED_AGAIN)),
+        Course::GivenAway => format!("owned again within {:.2} s; ", seconds(GIVEN_AWAY)),
+        Course::Unmoved => String::new(),
+    };
+    let lost = if course == Course::Unmoved { "" } else { " and what was lost, once" };
     let deadline = DEADLINE.as_millis();
     match mode {
-        "closed" => format!("owned again within {:.2} s; 0 over", seconds(owned)),
-        "open" => format!("every answer within {deadline} ms; over by what is asked meanwhile and what was lost, once"),
-        _ => "the share, 30 %, in all".to_owned(),
+        "closed" => format!("{owned}0 over"),
+        "open" => format!("every answer within {deadline} ms; over by what is asked meanwhile{lost}"),
+        _ => "the share, 30 %, of all nodes together".to_owned(),
     }
 }
 
@@ -142,5 +180,12 @@ mod tests {
         );
         assert!(rows[1].measured.contains("of 100: 9 let pass"), "{}", rows[1].measured);
         assert!(rows[2].measured.contains("a share at its fullest gave 11 of 12"), "{}", rows[2].measured);
+    }
+
+    #[test]
+    fn a_promise_that_was_not_kept_stands_in_the_table() {
+        let rows = rows(&made_up::broken());
+        assert!(rows[0].measured.starts_with("**not kept**: it could not be founded"), "{}", rows[0].measured);
+        assert_eq!(rows[0].bound, "0 over", "nothing was taken over");
     }
 }

@@ -32,7 +32,7 @@ const RATE_ERROR: i64 = 500;
 const FAST: usize = 1;
 
 /// How long the cluster is watched with a wrong clock.
-const WRONG: Duration = Duration::from_secs(4);
+const WRONG: Duration = Duration::from_secs(2);
 
 /// Everybody's wall clock can be set, since nobody knows yet who will lead.
 pub fn settable(stage: &mut Stage, library: &Path) -> Result<()> {

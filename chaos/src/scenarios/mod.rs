@@ -5,6 +5,7 @@ mod clocks;
 mod crashes;
 mod cuts;
 mod freezes;
+mod ledger;
 mod restarts;
 
 use std::path::Path;
@@ -58,6 +59,20 @@ pub const ALL: &[Scenario] = &[
         spares: false,
     },
     Scenario {
+        name: "hiccups",
+        event: "a node that stands still again and again, for 190 ms",
+        prepare: nothing,
+        script: ledger::hiccups,
+        spares: false,
+    },
+    Scenario {
+        name: "freeze-all",
+        event: "all nodes frozen for 10 s",
+        prepare: nothing,
+        script: freezes::everybody,
+        spares: false,
+    },
+    Scenario {
         name: "cut-both",
         event: "the raft leader cut off, both ways",
         prepare: nothing,
@@ -105,6 +120,20 @@ pub const ALL: &[Scenario] = &[
         prepare: nothing,
         script: restarts::all_three,
         spares: false,
+    },
+    Scenario {
+        name: "no-quorum",
+        event: "all killed, one restarted alone, then the others",
+        prepare: nothing,
+        script: restarts::alone,
+        spares: false,
+    },
+    Scenario {
+        name: "asked-again",
+        event: "questions asked again and again while a node dies",
+        prepare: nothing,
+        script: ledger::asked_again,
+        spares: true,
     },
     Scenario {
         name: "wall-step",

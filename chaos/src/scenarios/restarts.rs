@@ -85,6 +85,31 @@ pub fn all_three(stage: &mut Stage) -> Result<()> {
     Ok(())
 }
 
+/// How long the one that is back is watched while it is alone: longer than callers need to find it.
+const ALONE: Duration = Duration::from_secs(3);
+
+/// Without a quorum nobody may decide, and the one that is back says so, by each limit's failure mode.
+pub fn alone(stage: &mut Stage) -> Result<()> {
+    let (one, _) = stage.leader_and_follower()?;
+    let lost = sessions(&stage.cluster(one)?, &[0, 1, 2]);
+    kill_all(stage)?;
+    stage.start(one)?;
+    stage.up(one)?;
+    let from = stage.mark("one is alone");
+    stage.pass(ALONE);
+    let others: Vec<usize> = (0..NODES).filter(|node| *node != one).collect();
+    let until = stage.mark("the others return");
+    stage.notes.alone = Some((from, until));
+    for node in &others {
+        stage.start(*node)?;
+    }
+    for node in &others {
+        stage.up(*node)?;
+    }
+    let at = stage.mark("three are ready");
+    stage.claim_owned_again(at, &lost, OWNED_AGAIN).map(drop)
+}
+
 fn kill_all(stage: &mut Stage) -> Result<()> {
     for node in 0..NODES {
         stage.kill(node)?;

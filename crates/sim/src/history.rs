@@ -20,6 +20,8 @@ pub struct Row {
     pub cost: u64,
     /// The node that answered; without an answer, the node that was asked.
     pub ingress: Arc<str>,
+    /// How often the question was put, all nodes together; 0 where nobody counted.
+    pub attempts: u32,
     /// Just before the question was sent for the first time.
     pub invoked: Moment,
     /// Just after the answer was there, or the asker gave up.

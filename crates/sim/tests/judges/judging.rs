@@ -37,6 +37,7 @@ fn row(at: u64, ingress: &str, allowed: bool, reason: Reason, source: Source) ->
         key: "alice".into(),
         cost: 1,
         ingress: ingress.into(),
+        attempts: 1,
         invoked: Moment::from_nanos(at * 1_000_000),
         returned: Moment::from_nanos((at + 10) * 1_000_000),
         deadline: Span::from_millis(50),
