@@ -41,7 +41,8 @@ pub fn decision(result: CheckResult) -> Decision {
     }
 }
 
-/// Sends these batches on one stream, `in_flight` at a time, and returns every decision. Panics if the stream breaks.
+/// Sends these batches on one stream, `in_flight` at a time, and returns every decision in the order of the questions.
+/// Panics if the stream breaks.
 pub async fn stream(address: &str, batches: Vec<Vec<CheckRequest>>, in_flight: usize) -> Vec<Decision> {
     let sizes: Vec<_> = batches.iter().map(Vec::len).collect();
     let mut waiting = (0..).zip(batches).map(|(number, checks)| CheckBatchRequest { number, checks });
@@ -51,16 +52,16 @@ pub async fn stream(address: &str, batches: Vec<Vec<CheckRequest>>, in_flight: u
     }
     let mut client = RateLimiterClient::new(channel(address));
     let mut answers = client.check_stream(ReceiverStream::new(requests)).await.unwrap().into_inner();
-    let mut decisions = Vec::new();
+    let mut decisions = vec![Vec::new(); sizes.len()];
     for _ in 0..sizes.len() {
         let answer = answers.message().await.unwrap().expect("every batch is answered");
         assert_eq!(answer.results.len(), sizes[answer.number as usize], "each batch is answered whole");
-        decisions.extend(answer.results.into_iter().map(decision));
+        decisions[answer.number as usize] = answer.results.into_iter().map(decision).collect();
         if let Some(batch) = waiting.next() {
             send.send(batch).await.unwrap();
         }
     }
-    decisions
+    decisions.concat()
 }
 
 #[tokio::test]
