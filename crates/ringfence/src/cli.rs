@@ -35,6 +35,9 @@ pub struct Target {
     /// The admin API of any node, `host:port`.
     #[arg(long, global = true, env = "RINGFENCE_ADMIN", default_value = "127.0.0.1:7602", value_name = "ADDR")]
     pub admin: String,
+    /// A file with the token to show; without it calls are made without one.
+    #[arg(long, global = true, env = "RINGFENCE_TOKEN_FILE", value_name = "FILE")]
+    pub token_file: Option<PathBuf>,
 }
 
 /// How data is printed.
@@ -66,6 +69,19 @@ pub enum Command {
     Cluster(Cluster),
     /// Exit with 0 if the node behind --admin is ready to answer checks.
     Healthcheck,
+    /// Explain an error code, or list them all.
+    Errors(Errors),
+}
+
+/// `ringfence errors`
+#[derive(Debug, Args)]
+pub struct Errors {
+    /// The code, for example no-leader.
+    #[arg(value_name = "CODE")]
+    pub code: Option<String>,
+    /// Print the page that lists every code, docs/errors.md.
+    #[arg(long, conflicts_with = "code")]
+    pub page: bool,
 }
 
 /// `ringfence dev`
@@ -221,12 +237,22 @@ pub enum Policy {
 pub enum Cluster {
     /// Nodes, sessions, leader, and whether every partition has an owner.
     Status {
-        /// Wait up to this long until every node is live and every partition owned; fail if that does not come.
+        /// Wait up to this long until the asked node is ready, the log has a leader and every partition has an owner; fail
+        /// if that does not come. Nodes that ended and did not return are not waited for: see --nodes.
         #[arg(long, value_parser = duration, value_name = "TIME")]
         wait: Option<Duration>,
+        /// With --wait: also wait until so many nodes live.
+        #[arg(long, value_name = "COUNT", requires = "wait")]
+        nodes: Option<usize>,
     },
     /// Which node owns which partitions, at which epoch.
     Map,
+    /// What the asked node saw happen, the oldest first.
+    Events {
+        /// Go on printing what happens, until interrupted; with --output json one object per line.
+        #[arg(long)]
+        follow: bool,
+    },
 }
 
 fn attribute(text: &str) -> Result<(String, String), String> {

@@ -39,5 +39,6 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Policy(policy) => commands::policy::run(&policy, &cli.target, cli.output),
         Command::Cluster(cluster) => commands::cluster::run(&cluster, &cli.target, cli.output),
         Command::Healthcheck => commands::healthcheck::run(&cli.target),
+        Command::Errors(errors) => commands::errors::run(&errors, cli.output),
     }
 }

@@ -9,7 +9,7 @@ use crate::exit::Exit;
 
 /// Asks for one decision and prints it.
 pub fn run(check: &Check, target: &Target, output: Output) -> anyhow::Result<Exit> {
-    let answer = Calls::to(&target.api).post("/v1/check", &body_of(check))?;
+    let answer = Calls::to_api(target)?.post("/v1/check", &body_of(check))?;
     let Some(allowed) = answer.body.get("allowed").and_then(Value::as_bool) else {
         anyhow::bail!("{}", answer.problem());
     };

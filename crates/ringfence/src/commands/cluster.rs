@@ -1,5 +1,7 @@
 //! `ringfence cluster`: what the cluster looks like from one node, as tables for people or JSON for programs.
 
+pub mod events;
+
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -14,17 +16,19 @@ const LOOK_AGAIN: Duration = Duration::from_millis(100);
 
 /// Runs one of the cluster commands.
 pub fn run(command: &Cluster, target: &Target, output: Output) -> anyhow::Result<Exit> {
-    let calls = Calls::to(&target.admin);
+    let calls = Calls::to_admin(target)?;
     match command {
-        Cluster::Status { wait } => status(&calls, *wait, output),
+        Cluster::Status { wait, nodes } => status(&calls, *wait, nodes.unwrap_or(1), output),
         Cluster::Map => map(&calls, output),
+        Cluster::Events { follow: false } => events::print(&calls, output),
+        Cluster::Events { follow: true } => events::follow(&calls, output),
     }
 }
 
-fn status(calls: &Calls, wait: Option<Duration>, output: Output) -> anyhow::Result<Exit> {
+fn status(calls: &Calls, wait: Option<Duration>, nodes: usize, output: Output) -> anyhow::Result<Exit> {
     let (cluster, settled) = match wait {
         None => (cluster_of(calls)?, true),
-        Some(wait) => settled_cluster(calls, wait)?,
+        Some(wait) => settled_cluster(calls, wait, nodes)?,
     };
     match output {
         Output::Json => print_json("cluster", &cluster),
@@ -33,7 +37,7 @@ fn status(calls: &Calls, wait: Option<Duration>, output: Output) -> anyhow::Resu
     if settled {
         return Ok(Exit::Ok);
     }
-    eprintln!("ringfence: not settled: {}", unsettled(&cluster).unwrap_or_else(|| "unknown".to_owned()));
+    eprintln!("ringfence: not settled: {}", unsettled(&cluster, nodes).unwrap_or_else(|| "unknown".to_owned()));
     Ok(Exit::Failure)
 }
 
@@ -43,15 +47,16 @@ pub fn status_of(calls: &Calls) -> anyhow::Result<String> {
 }
 
 /// Looks until the cluster is settled or the time is up; a node that cannot be reached yet is waited for as well.
-fn settled_cluster(calls: &Calls, wait: Duration) -> anyhow::Result<(Value, bool)> {
+fn settled_cluster(calls: &Calls, wait: Duration, nodes: usize) -> anyhow::Result<(Value, bool)> {
     let until = Instant::now() + wait;
     loop {
         let seen = cluster_of(calls);
         let late = Instant::now() >= until;
         match seen {
-            Ok(cluster) if unsettled(&cluster).is_none() => return Ok((cluster, true)),
+            Ok(cluster) if unsettled(&cluster, nodes).is_none() => return Ok((cluster, true)),
             Ok(cluster) if late => return Ok((cluster, false)),
-            Err(error) if late => return Err(error),
+            // Waiting does not make a token good.
+            Err(error) if late || Exit::of_error(&error) != Exit::Unreachable => return Err(error),
             Ok(_) | Err(_) => std::thread::sleep(LOOK_AGAIN),
         }
     }
@@ -63,18 +68,40 @@ fn cluster_of(calls: &Calls) -> anyhow::Result<Value> {
     Ok(answer.body)
 }
 
-/// What keeps the cluster from being settled, if anything does.
-fn unsettled(cluster: &Value) -> Option<String> {
+/// What keeps the cluster from being settled, if anything does. A node that ended and did not return keeps nobody waiting
+/// once its partitions have other owners: whoever waits for a certain number of nodes says so.
+fn unsettled(cluster: &Value, nodes: usize) -> Option<String> {
+    if let Some(why) = cluster.get("unready").and_then(Value::as_str) {
+        return Some(format!("{} is not ready: {why}", shown(cluster, "this_node")));
+    }
     if cluster.get("leader").is_none_or(Value::is_null) {
         return Some("no leader".to_owned());
     }
-    let partitions = cluster.get("partitions")?;
-    let vacant = partitions.get("vacant").and_then(Value::as_u64).unwrap_or(u64::MAX);
-    if vacant > 0 {
-        return Some(format!("{vacant} partitions have no owner"));
+    let changing = cluster.get("voters").and_then(|voters| voters.get("changing")?.as_bool());
+    if changing.unwrap_or(false) {
+        return Some("the voters are changing: until that is done, a majority of the old ones is needed too".to_owned());
     }
-    let dead = cluster.get("nodes").and_then(Value::as_array)?.iter().find(|node| shown(node, "state") != "live");
-    dead.map(|node| format!("node {} is {}", shown(node, "name"), shown(node, "state")))
+    let count = |name: &str| cluster.get("partitions").and_then(|partitions| partitions.get(name)?.as_u64());
+    match (count("owned"), count("vacant")) {
+        (Some(owned), Some(0)) if owned > 0 => {}
+        (_, vacant) => return Some(format!("{} partitions have no owner", vacant.unwrap_or_default())),
+    }
+    let live = nodes_of(cluster).filter(|node| shown(node, "state") == "live").count();
+    (live < nodes).then(|| format!("{live} nodes live, {nodes} are waited for"))
+}
+
+fn nodes_of(cluster: &Value) -> impl Iterator<Item = &Value> {
+    cluster.get("nodes").and_then(Value::as_array).into_iter().flatten()
+}
+
+/// The state of a node, as the table shows it: one that lives and is on its way out says so itself.
+fn state_of(cluster: &Value, node: &Value) -> String {
+    let itself = shown(cluster, "this_node") == shown(node, "name");
+    let leaving = itself && cluster.get("draining").and_then(Value::as_bool).unwrap_or(false);
+    match shown(node, "state") {
+        state if leaving && state == "live" => "leaving".to_owned(),
+        state => state,
+    }
 }
 
 fn status_text(cluster: &Value) -> String {
@@ -92,11 +119,11 @@ fn status_text(cluster: &Value) -> String {
         "{:<12} {:<8} {:>10}  {:<21} {:<21} {}\n",
         "NODE", "STATE", "PARTITIONS", "API", "ADMIN", "ID"
     ));
-    for node in cluster.get("nodes").and_then(Value::as_array).into_iter().flatten() {
+    for node in nodes_of(cluster) {
         text.push_str(&format!(
             "{:<12} {:<8} {:>10}  {:<21} {:<21} {}\n",
             shown(node, "name"),
-            shown(node, "state"),
+            state_of(cluster, node),
             shown(node, "partitions"),
             shown(node, "api"),
             shown(node, "admin"),
@@ -132,15 +159,42 @@ mod tests {
     use super::*;
 
     fn cluster(leader: Value, vacant: u64, state: &str) -> Value {
-        json!({"name": "main", "leader": leader, "partitions": {"owned": 3, "vacant": vacant},
-               "nodes": [{"name": "n1", "state": state}]})
+        json!({"name": "main", "leader": leader, "this_node": "n1", "draining": false, "unready": null,
+               "partitions": {"owned": 3, "vacant": vacant},
+               "nodes": [{"name": "n1", "state": "live"}, {"name": "n2", "state": state}]})
     }
 
     #[test]
-    fn a_cluster_is_settled_when_it_is_led_owned_and_live() {
-        assert_eq!(unsettled(&cluster(json!("n1"), 0, "live")), None);
-        assert_eq!(unsettled(&cluster(Value::Null, 0, "live")).as_deref(), Some("no leader"));
-        assert_eq!(unsettled(&cluster(json!("n1"), 2, "live")).as_deref(), Some("2 partitions have no owner"));
-        assert_eq!(unsettled(&cluster(json!("n1"), 0, "expired")).as_deref(), Some("node n1 is expired"));
+    fn a_cluster_is_settled_when_it_is_ready_led_and_owned() {
+        assert_eq!(unsettled(&cluster(json!("n1"), 0, "live"), 1), None);
+        assert_eq!(unsettled(&cluster(Value::Null, 0, "live"), 1).as_deref(), Some("no leader"));
+        assert_eq!(unsettled(&cluster(json!("n1"), 2, "live"), 1).as_deref(), Some("2 partitions have no owner"));
+        let mut changing = cluster(json!("n1"), 0, "live");
+        changing["voters"] = json!({"count": 4, "changing": true});
+        assert!(unsettled(&changing, 1).is_some_and(|why| why.starts_with("the voters are changing")));
+        let mut unready = cluster(json!("n1"), 0, "live");
+        unready["unready"] = json!("this node is leaving");
+        assert_eq!(unsettled(&unready, 1).as_deref(), Some("n1 is not ready: this node is leaving"));
+        let mut blank = cluster(json!("n1"), 0, "live");
+        blank["partitions"] = json!({"owned": 0, "vacant": 0});
+        assert!(unsettled(&blank, 1).is_some(), "a node that knows of no partitions knows nothing yet");
+    }
+
+    #[test]
+    fn who_ended_and_did_not_return_is_waited_for_only_on_request() {
+        for state in ["expired", "released"] {
+            let cluster = cluster(json!("n1"), 0, state);
+            assert_eq!(unsettled(&cluster, 1), None, "{state}");
+            assert_eq!(unsettled(&cluster, 2).as_deref(), Some("1 nodes live, 2 are waited for"), "{state}");
+        }
+    }
+
+    #[test]
+    fn a_node_that_is_leaving_is_shown_so_by_itself() {
+        let mut cluster = cluster(json!("n1"), 0, "live");
+        assert!(!status_text(&cluster).contains("leaving"));
+        cluster["draining"] = json!(true);
+        let text = status_text(&cluster);
+        assert_eq!(text.lines().filter(|line| line.contains("leaving")).count(), 1, "{text}");
     }
 }

@@ -5,7 +5,7 @@ use crate::cli::Target;
 use crate::commands::put;
 use crate::exit::Exit;
 
-/// Asks the node whether it is ready to answer checks.
+/// Asks the node whether it is ready to answer checks. It shows no token and reads no token file: readiness needs none.
 pub fn run(target: &Target) -> anyhow::Result<Exit> {
     let answer = Calls::to(&target.admin).get("/readyz")?;
     if answer.is_ok() {

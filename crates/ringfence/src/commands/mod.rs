@@ -4,6 +4,7 @@ pub mod check;
 pub mod cluster;
 pub mod config;
 pub mod dev;
+pub mod errors;
 pub mod healthcheck;
 pub mod policy;
 pub mod serve;

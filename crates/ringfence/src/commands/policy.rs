@@ -16,10 +16,10 @@ pub fn run(command: &Policy, target: &Target, output: Output) -> anyhow::Result<
     match command {
         Policy::Validate { file } => validate(file, output),
         Policy::Apply { file, if_revision, reason } => {
-            apply(&Calls::to(&target.admin), file, *if_revision, reason, output)
+            apply(&Calls::to_admin(target)?, file, *if_revision, reason, output)
         }
-        Policy::Show { domain } => show(&Calls::to(&target.admin), domain, output),
-        Policy::History { domain } => history(&Calls::to(&target.admin), domain, output),
+        Policy::Show { domain } => show(&Calls::to_admin(target)?, domain, output),
+        Policy::History { domain } => history(&Calls::to_admin(target)?, domain, output),
     }
 }
 
