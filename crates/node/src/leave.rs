@@ -53,7 +53,7 @@ impl Node {
         }
         let mut why = "no answer from the cluster".to_owned();
         let released = tokio::time::timeout_at(until, self.release(&mut why)).await;
-        let outcome = released.unwrap_or_else(|_| Left::NotReleased(why));
+        let outcome = released.unwrap_or(Left::NotReleased(why));
         match &outcome {
             Left::Released { partitions } => {
                 tracing::info!(partitions, "this node has left");
