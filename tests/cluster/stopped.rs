@@ -34,11 +34,8 @@ fn body(client: usize, cost: u64) -> Value {
 fn ask(dev: &Dev, node: usize, cost: u64) -> Vec<Value> {
     let checks: Vec<_> = (0..KEYS).map(|client| body(client, cost)).collect();
     let batch = json!({ "checks": checks }).to_string();
-    let mut answer = http::post_text(dev.api(node), "/v1/check/batch", "application/json", &batch).body;
-    match answer["decisions"].take() {
-        Value::Array(decisions) => decisions,
-        other => panic!("{other}"),
-    }
+    let answer = http::post_text(dev.api(node), "/v1/check/batch", "application/json", &batch).body;
+    answer["decisions"].as_array().unwrap_or_else(|| panic!("{answer}")).clone()
 }
 
 fn remaining(decision: &Value) -> Vec<&Value> {
