@@ -16,6 +16,13 @@ pub const MAX_LEGS: usize = 16;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CheckId(pub u128);
 
+/// One place where a question is being asked: an ingress, and one of the questions that are under way there. A caller that
+/// hears nothing may put its question again, through another node or through the same one, while the first asking still
+/// goes on; then two ask under one [`CheckId`], and what one of them was told is not the other's to take back. Unique
+/// among all that ask at any time within the horizon of the records.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Asker(pub u64);
+
 /// One question to one partition: may these keys spend this, all of them or none?
 ///
 /// All legs of a caller's question that fall into one partition travel in one `Check`. Two checks under one id to one
@@ -24,6 +31,8 @@ pub struct CheckId(pub u128);
 pub struct Check {
     /// The question's name.
     pub id: CheckId,
+    /// Who asks; the same at every attempt of one asking.
+    pub asker: Asker,
     /// 1 for the first time this question is put to anyone, one more each time it is asked again.
     pub attempt: u8,
     /// Whether the id is a caller's own, so that it may come again at any time and is always looked up.

@@ -5,7 +5,7 @@
 use limits::{Absent, Algorithm, Align, Book, Decided, Leg, Moment, Now, Rate, Span, Table, Undecided, WhyUndecided};
 use smallvec::SmallVec;
 
-use crate::check::{Answer, Check, CheckId, CheckLeg, MAX_LEGS, Unknown, Verdict};
+use crate::check::{Answer, Asker, Check, CheckId, CheckLeg, MAX_LEGS, Unknown, Verdict};
 use crate::floor::Floor;
 use crate::records::{Ending, Fate, Recall, Records, Slot};
 use crate::session::{Epoch, SessionId};
@@ -35,6 +35,9 @@ pub enum Cancelled {
     Tombstone,
     /// A question that its caller has settled by a debt: what was booked stays.
     Settled,
+    /// A decision of which another asker was told, or that was made for another: it stands, since that one may have let
+    /// its caller pass.
+    Stands,
     /// This node does not own the partition, and holds no charge that could be taken back.
     NotOwner,
 }
@@ -154,12 +157,16 @@ impl Partition {
     }
 
     /// Takes back exactly what the check `id` charged, or leaves a tombstone that keeps it from being charged when it
-    /// arrives after its cancel. The caller promises to discard any answer to `id`. Cancelling twice changes nothing.
-    pub fn cancel(&mut self, id: CheckId, book: &impl Book, now: Now) -> Cancelled {
+    /// arrives after its cancel. `asker` promises to discard any answer to `id`. That is its own promise only: where
+    /// another asker was told of the decision, it stands. Cancelling twice changes nothing.
+    pub fn cancel(&mut self, id: CheckId, asker: Asker, book: &impl Book, now: Now) -> Cancelled {
         if !self.is_active() {
             return Cancelled::NotOwner;
         }
         let now = self.advance(now);
+        if self.records.stands_for_others(id, asker, now.moment) {
+            return Cancelled::Stands;
+        }
         match self.records.end(id, Fate::Cancelled, now.moment) {
             Ending::Decided(slot) => {
                 undo(&mut self.table, &self.records, slot, book, now);

@@ -10,7 +10,7 @@
 use hashbrown::HashTable;
 use limits::{Charge, LegDecision, Moment, Span};
 
-use crate::check::{Check, CheckId, Verdict};
+use crate::check::{Asker, Check, CheckId, Verdict};
 use crate::strip::{SHRINK_ABOVE, Strip};
 
 /// How long a decision is remembered: 2 s from the moment it was made, exclusively. A question that is asked again later
@@ -90,6 +90,8 @@ enum Kind {
 struct Head {
     id: Words,
     question: u64,
+    /// Whose question was decided.
+    asker: Asker,
     when: Moment,
     first_leg: u32,
     first_charge: u32,
@@ -98,10 +100,12 @@ struct Head {
     charges: u8,
     allowed: bool,
     recovering: bool,
+    /// Whether somebody else asked the same and was told the same.
+    shared: bool,
     fate: Fate,
 }
 
-/// A [`CheckId`] in two words: 48 bytes a head, where the alignment of a `u128` would make it 64.
+/// A [`CheckId`] in two words: 56 bytes a head, where the alignment of a `u128` would make it 64.
 type Words = [u64; 2];
 
 /// Records in the order they were made. Legs and charges of all of them share a strip each, so that keeping a record
@@ -143,14 +147,19 @@ impl Records {
         }
     }
 
-    /// What is known of a question. Changes no record, but may bring the index up to date.
+    /// What is known of a question, which whoever asks is told now. May bring the index up to date.
     pub(crate) fn recall(&mut self, check: &Check, now: Moment) -> Recall {
         let asked_before = check.indexed || check.attempt > 1;
         if !asked_before && now >= self.watch_until {
             return Recall::Unasked;
         }
         match self.find(check.id, now) {
-            Some(slot) => self.judge(slot, check),
+            Some(slot) => {
+                let recall = self.judge(slot, check);
+                let head = self.journal_mut(slot.kind).head_mut(slot.position);
+                head.shared |= matches!(recall, Recall::Decided(_)) && head.asker != check.asker;
+                recall
+            }
             None if asked_before && now < self.lost_until => Recall::Lost,
             None => Recall::Unasked,
         }
@@ -164,6 +173,7 @@ impl Records {
         let head = Head {
             id: words(check.id),
             question: check.question,
+            asker: check.asker,
             when: now,
             first_leg: 0,
             first_charge: 0,
@@ -171,11 +181,21 @@ impl Records {
             charges: charges.len() as u8,
             allowed: verdict.allowed,
             recovering: verdict.recovering,
+            shared: false,
             fate: Fate::Stands,
         };
         let kind = if charges.is_empty() { Kind::Free } else { Kind::Charged };
         self.make_room(kind, now);
         self.journal_mut(kind).append(head, &verdict.legs, charges);
+    }
+
+    /// Whether a decision stands of which others than this asker may have been told: it was made for another, or another
+    /// asked the same since. Any of them may have let its caller pass, so this asker's word does not take it back.
+    pub(crate) fn stands_for_others(&mut self, id: CheckId, asker: Asker, now: Moment) -> bool {
+        self.find(id, now).is_some_and(|slot| {
+            let head = self.journal(slot.kind).head(slot.position);
+            head.fate == Fate::Stands && (head.shared || head.asker != asker)
+        })
     }
 
     /// Ends a question: no attempt at it may be charged from now on. `fate` is [`Fate::Cancelled`] or
@@ -408,6 +428,7 @@ impl Head {
         Head {
             id: words(id),
             question: 0,
+            asker: Asker(0),
             when,
             first_leg: 0,
             first_charge: 0,
@@ -415,6 +436,7 @@ impl Head {
             charges: 0,
             allowed: false,
             recovering: false,
+            shared: false,
             fate,
         }
     }

@@ -2,7 +2,7 @@
 //! counts and amounts that no honest peer would send are refused before any machine sees them.
 
 use limits::{AMOUNT_MAX, Fingerprint, LegDecision, LimitId, Span, Wait};
-use ownership::{Answer, Check, CheckId, CheckLeg, Epoch, MAX_LEGS, SessionId, Unknown, Verdict};
+use ownership::{Answer, Asker, Check, CheckId, CheckLeg, Epoch, MAX_LEGS, SessionId, Unknown, Verdict};
 use ring::{NodeId, PartitionId};
 use smallvec::SmallVec;
 
@@ -24,8 +24,8 @@ pub enum MalformedForward {
 pub enum Forwarded {
     /// Decide; one reply is due.
     Check(PartitionId, Check),
-    /// Undo the charge of that id; no reply.
-    Cancel(PartitionId, CheckId),
+    /// Undo the charge of that id, if nobody but this asker was told of it; no reply.
+    Cancel(PartitionId, CheckId, Asker),
     /// Charge without asking; no reply.
     Debt(PartitionId, CheckId, SmallVec<[CheckLeg; 2]>),
 }
@@ -67,14 +67,17 @@ pub fn forwarded_to_proto(item: &Forwarded) -> proto::ForwardItem {
         Forwarded::Check(partition, check) => Item::Check(proto::ForwardCheck {
             partition: u32::from(partition.0),
             id: Some(id_to_proto(check.id)),
+            asker: check.asker.0,
             attempt: u32::from(check.attempt),
             indexed: check.indexed,
             question: check.question,
             legs: check.legs.iter().map(leg_to_proto).collect(),
         }),
-        Forwarded::Cancel(partition, id) => {
-            Item::Cancel(proto::ForwardCancel { partition: u32::from(partition.0), id: Some(id_to_proto(*id)) })
-        }
+        Forwarded::Cancel(partition, id, asker) => Item::Cancel(proto::ForwardCancel {
+            partition: u32::from(partition.0),
+            id: Some(id_to_proto(*id)),
+            asker: asker.0,
+        }),
         Forwarded::Debt(partition, id, legs) => Item::Debt(proto::ForwardDebt {
             partition: u32::from(partition.0),
             id: Some(id_to_proto(*id)),
@@ -96,15 +99,18 @@ pub fn forwarded_from_proto(item: proto::ForwardItem) -> Result<Forwarded, Malfo
             partition_from_proto(check.partition)?,
             Check {
                 id: id_from_proto(check.id)?,
+                asker: Asker(check.asker),
                 attempt: u8::try_from(check.attempt).map_err(|_| MalformedForward::OutOfRange("attempt"))?,
                 indexed: check.indexed,
                 question: check.question,
                 legs: legs_from_proto(&check.legs)?,
             },
         )),
-        Item::Cancel(cancel) => {
-            Ok(Forwarded::Cancel(partition_from_proto(cancel.partition)?, id_from_proto(cancel.id)?))
-        }
+        Item::Cancel(cancel) => Ok(Forwarded::Cancel(
+            partition_from_proto(cancel.partition)?,
+            id_from_proto(cancel.id)?,
+            Asker(cancel.asker),
+        )),
         Item::Debt(debt) => Ok(Forwarded::Debt(
             partition_from_proto(debt.partition)?,
             id_from_proto(debt.id)?,
@@ -306,11 +312,12 @@ mod tests {
     #[test]
     fn every_kind_of_item_comes_back_as_it_went() {
         let id = CheckId(u128::MAX - 5);
-        let check =
-            Check { id, attempt: 2, indexed: true, question: 9, legs: SmallVec::from_iter([leg(1), leg(AMOUNT_MAX)]) };
+        let asker = Asker(u64::MAX - 7);
+        let legs = SmallVec::from_iter([leg(1), leg(AMOUNT_MAX)]);
+        let check = Check { id, asker, attempt: 2, indexed: true, question: 9, legs };
         for item in [
             Forwarded::Check(PartitionId(4095), check),
-            Forwarded::Cancel(PartitionId(0), id),
+            Forwarded::Cancel(PartitionId(0), id, asker),
             Forwarded::Debt(PartitionId(17), id, SmallVec::from_iter([leg(4)])),
         ] {
             assert_eq!(forwarded_from_proto(forwarded_to_proto(&item)), Ok(item));
@@ -343,7 +350,8 @@ mod tests {
 
     #[test]
     fn what_no_honest_peer_sends_is_refused_by_field() {
-        let check = Check { id: CheckId(1), attempt: 1, indexed: false, question: 0, legs: SmallVec::new() };
+        let (id, asker) = (CheckId(1), Asker(1));
+        let check = Check { id, asker, attempt: 1, indexed: false, question: 0, legs: SmallVec::new() };
         let broken = |change: fn(&mut proto::ForwardCheck)| {
             let mut item = forwarded_to_proto(&Forwarded::Check(PartitionId(1), check.clone()));
             let Some(proto::forward_item::Item::Check(inner)) = &mut item.item else { unreachable!() };

@@ -6,7 +6,9 @@ use limits::{
 };
 use proptest::prelude::*;
 use ringfence_ownership::ingress::{After, Asking, LegResult, Outcome, Patience, Said, Step, after, combine};
-use ringfence_ownership::{Answer, Check, CheckId, CheckLeg, Epoch, Floor, LeaseBound, Partition, SessionId, Verdict};
+use ringfence_ownership::{
+    Answer, Asker, Check, CheckId, CheckLeg, Epoch, Floor, LeaseBound, Partition, SessionId, Verdict,
+};
 use smallvec::smallvec;
 
 use crate::asking::{ms, route, session};
@@ -84,7 +86,8 @@ fn owner() -> SessionId {
 
 fn check_of(caller: usize, attempt: u8, cost: u64) -> Check {
     let leg = CheckLeg { limit: LimitId(1), key: Fingerprint([5, 5]), cost, shadow: false };
-    Check { id: CheckId(caller as u128 + 1), attempt, indexed: false, question: caller as u64, legs: smallvec![leg] }
+    let id = CheckId(caller as u128 + 1);
+    Check { id, asker: Asker(1), attempt, indexed: false, question: caller as u64, legs: smallvec![leg] }
 }
 
 impl Town {
@@ -177,7 +180,7 @@ impl Town {
                 asking.unwrap().handle_answer(attempt, Epoch(1), answer, ms(self.now));
             }
             Message::Cancel { caller } => {
-                self.partition.cancel(check_of(caller, 1, 1).id, &self.book, now);
+                self.partition.cancel(check_of(caller, 1, 1).id, Asker(1), &self.book, now);
             }
             Message::Debt { caller } => {
                 let Check { id, legs, .. } = check_of(caller, 1, 1);

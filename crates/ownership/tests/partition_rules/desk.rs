@@ -8,7 +8,9 @@ use limits::{
     Shapes, Span, WallTime,
 };
 use ring::NodeId;
-use ringfence_ownership::{Answer, Check, CheckId, CheckLeg, Epoch, Floor, LeaseBound, Partition, SessionId, Verdict};
+use ringfence_ownership::{
+    Answer, Asker, Check, CheckId, CheckLeg, Epoch, Floor, LeaseBound, Partition, SessionId, Verdict,
+};
 
 /// Cluster time at the boot of every clock in these tests; a multiple of no window.
 const EPOCH_AT_BOOT: u64 = 1_800_000_000_123_456_789;
@@ -93,6 +95,7 @@ pub trait Words {
     fn again(&self) -> Check;
     fn named_by_its_caller(self) -> Check;
     fn about(self, question: u64) -> Check;
+    fn asked_by(self, asker: Asker) -> Check;
 }
 
 impl Words for Check {
@@ -117,11 +120,21 @@ impl Words for Check {
     fn about(self, question: u64) -> Check {
         Check { question, ..self }
     }
+
+    fn asked_by(self, asker: Asker) -> Check {
+        Check { asker, ..self }
+    }
 }
+
+/// Who asks, where nobody else does.
+pub const FIRST: Asker = Asker(1);
+
+/// Somebody else who asks the same.
+pub const SECOND: Asker = Asker(2);
 
 /// The first attempt at question `id`, still without legs.
 pub fn first(id: u128) -> Check {
-    Check { id: CheckId(id), attempt: 1, indexed: false, question: 77, legs: Default::default() }
+    Check { id: CheckId(id), asker: FIRST, attempt: 1, indexed: false, question: 77, legs: Default::default() }
 }
 
 /// Key 1 under `limit`.

@@ -3,8 +3,8 @@
 use limits::{Basis, Now};
 use proptest::prelude::*;
 use ringfence_ownership::{
-    Answer, CHARGED_RECORDS_MAX, Cancelled, Check, CheckId, Epoch, FREE_RECORDS_MAX, Floor, Partition, RECORD_HORIZON,
-    Unknown, Verdict,
+    Answer, Asker, CHARGED_RECORDS_MAX, Cancelled, Check, CheckId, Epoch, FREE_RECORDS_MAX, Floor, Partition,
+    RECORD_HORIZON, Unknown, Verdict,
 };
 
 use crate::desk::*;
@@ -39,7 +39,7 @@ fn a_denial_is_remembered_too_so_that_one_question_has_one_answer() {
     assert!(desk.decide(&mut partition, &full, at_millis(1)).allowed);
     let denied = first(2).spending(1, 1);
     assert!(!desk.decide(&mut partition, &denied, at_millis(2)).allowed);
-    partition.cancel(full.id, &desk, at_millis(3));
+    partition.cancel(full.id, FIRST, &desk, at_millis(3));
 
     let again = desk.decide(&mut partition, &denied.again(), at_millis(4));
     assert!(again.replayed && !again.allowed);
@@ -105,7 +105,7 @@ fn a_cancelled_check_leaves_nothing_charged_on_any_of_its_keys() {
     let mut partition = owned(Floor::Fresh);
     let check = first(1).spending(1, 7).spending(2, 7).watching(3, 7);
     assert!(desk.decide(&mut partition, &check, at_millis(1)).allowed);
-    assert_eq!(partition.cancel(check.id, &desk, at_millis(1)), Cancelled::Undone);
+    assert_eq!(partition.cancel(check.id, FIRST, &desk, at_millis(1)), Cancelled::Undone);
     for limit in [1, 2, 3] {
         assert_eq!(desk.used(&mut partition, limit, at_millis(1)), 0, "limit {limit}");
     }
@@ -118,7 +118,7 @@ fn a_cancel_that_overtakes_its_check_leaves_nothing_charged() {
     let desk = twenty();
     let mut partition = owned(Floor::Fresh);
     let check = first(1).spending(1, 7);
-    assert_eq!(partition.cancel(check.id, &desk, at_millis(1)), Cancelled::Tombstone);
+    assert_eq!(partition.cancel(check.id, FIRST, &desk, at_millis(1)), Cancelled::Tombstone);
     assert_eq!(desk.ask(&mut partition, &check, at_millis(2)), RECORD);
     assert_eq!(desk.used(&mut partition, 1, at_millis(2)), 0);
     assert!(desk.decide(&mut partition, &first(2).spending(1, 7), at_millis(2)).allowed, "others are decided");
@@ -132,15 +132,61 @@ fn cancelling_twice_is_cancelling_once() {
     desk.decide(&mut partition, &kept, at_millis(1));
     desk.decide(&mut partition, &given_up, at_millis(1));
     for _ in 0..2 {
-        assert_eq!(partition.cancel(given_up.id, &desk, at_millis(2)), Cancelled::Undone);
+        assert_eq!(partition.cancel(given_up.id, FIRST, &desk, at_millis(2)), Cancelled::Undone);
         assert_eq!(desk.used(&mut partition, 1, at_millis(2)), 7);
     }
 }
 
 #[test]
+fn what_two_askers_were_told_neither_of_them_takes_back_alone() {
+    let desk = twenty();
+    for giving_up in [FIRST, SECOND] {
+        let mut partition = owned(Floor::Fresh);
+        let check = first(1).spending(1, 7);
+        assert!(desk.decide(&mut partition, &check, at_millis(1)).allowed);
+        // The caller heard nothing and went to another node, which lets it pass.
+        assert!(desk.decide(&mut partition, &check.again().asked_by(SECOND), at_millis(2)).replayed);
+        assert_eq!(partition.cancel(check.id, giving_up, &desk, at_millis(3)), Cancelled::Stands);
+        assert_eq!(desk.used(&mut partition, 1, at_millis(3)), 7, "given up by {giving_up:?}");
+    }
+}
+
+#[test]
+fn a_cancel_by_an_asker_whose_question_never_came_takes_nothing_from_another() {
+    let desk = twenty();
+    let mut partition = owned(Floor::Fresh);
+    let check = first(1).spending(1, 7);
+    assert!(desk.decide(&mut partition, &check, at_millis(1)).allowed);
+    assert_eq!(partition.cancel(check.id, SECOND, &desk, at_millis(2)), Cancelled::Stands);
+    assert_eq!(desk.used(&mut partition, 1, at_millis(2)), 7);
+}
+
+#[test]
+fn an_asker_that_asked_twice_is_still_one_asker() {
+    let desk = twenty();
+    let mut partition = owned(Floor::Fresh);
+    let check = first(1).spending(1, 7);
+    desk.decide(&mut partition, &check, at_millis(1));
+    assert!(desk.decide(&mut partition, &check.again(), at_millis(2)).replayed);
+    assert_eq!(partition.cancel(check.id, FIRST, &desk, at_millis(3)), Cancelled::Undone);
+    assert_eq!(desk.used(&mut partition, 1, at_millis(3)), 0);
+}
+
+#[test]
+fn after_a_cancel_nobody_else_who_asks_is_let_pass() {
+    let desk = twenty();
+    let mut partition = owned(Floor::Fresh);
+    let check = first(1).spending(1, 7);
+    desk.decide(&mut partition, &check, at_millis(1));
+    assert_eq!(partition.cancel(check.id, FIRST, &desk, at_millis(2)), Cancelled::Undone);
+    assert_eq!(desk.ask(&mut partition, &check.again().asked_by(SECOND), at_millis(3)), RECORD);
+    assert_eq!(desk.used(&mut partition, 1, at_millis(3)), 0);
+}
+
+#[test]
 fn a_cancel_at_a_node_that_is_not_the_owner_changes_nothing() {
     let mut partition = Partition::vacant();
-    assert_eq!(partition.cancel(CheckId(1), &twenty(), at_millis(1)), Cancelled::NotOwner);
+    assert_eq!(partition.cancel(CheckId(1), FIRST, &twenty(), at_millis(1)), Cancelled::NotOwner);
 }
 
 #[test]
@@ -186,10 +232,10 @@ fn of_a_check_with_open_and_emergency_legs_only_the_debt_stays_whichever_message
                 desk.decide(&mut partition, &check, at_millis(1));
             }
             if cancel_first {
-                partition.cancel(check.id, &desk, at_millis(2));
+                partition.cancel(check.id, FIRST, &desk, at_millis(2));
             }
             partition.debt(check.id, &open, &desk, at_millis(2));
-            partition.cancel(check.id, &desk, at_millis(2));
+            partition.cancel(check.id, FIRST, &desk, at_millis(2));
             let used = [1, 2].map(|limit| desk.used(&mut partition, limit, at_millis(3)));
             assert_eq!(used, [0, 7], "decided before: {decided_before}, cancel first: {cancel_first}");
         }
@@ -269,7 +315,7 @@ fn while_records_are_lost_only_who_asks_again_is_turned_away() {
     let desk = plenty();
     let mut partition = owned(Floor::Fresh);
     ask_many(&desk, &mut partition, 0..CHARGED_RECORDS_MAX as u128 + 1, 1, at_nanos(1));
-    partition.cancel(CheckId(u128::MAX), &desk, at_nanos(1));
+    partition.cancel(CheckId(u128::MAX), FIRST, &desk, at_nanos(1));
     let unheard = first(1 << 100).spending(1, 1);
     assert!(desk.decide(&mut partition, &unheard, at_nanos(2)).allowed, "although first attempts are looked up now");
     let own_id = first(1 << 101).spending(1, 1).named_by_its_caller();
@@ -282,7 +328,7 @@ fn a_lost_record_of_what_was_taken_back_turns_nobody_away_and_one_of_a_debt_does
     for settled in [false, true] {
         let mut partition = owned(Floor::Fresh);
         ask_many(&desk, &mut partition, 0..CHARGED_RECORDS_MAX as u128, 1, at_nanos(1));
-        partition.cancel(CheckId(0), &desk, at_nanos(1));
+        partition.cancel(CheckId(0), FIRST, &desk, at_nanos(1));
         if settled {
             partition.debt(CheckId(0), &[leg(1, 1)], &desk, at_nanos(1));
         }
@@ -337,8 +383,8 @@ fn a_debt_whose_tombstone_takes_the_last_room_is_booked_all_the_same() {
 /// What happens in a random history about a handful of ids.
 #[derive(Clone, Debug)]
 enum Step {
-    Ask { id: u8, attempt: u8, indexed: bool, question: u8, cost: u64 },
-    Cancel { id: u8 },
+    Ask { id: u8, asker: u64, attempt: u8, indexed: bool, question: u8, cost: u64 },
+    Cancel { id: u8, asker: u64 },
     Debt { id: u8, cost: u64 },
     Pass { millis: u64 },
     GoBack { millis: u64 },
@@ -348,9 +394,11 @@ enum Step {
 fn step() -> impl Strategy<Value = Step> {
     let id = 0..6_u8;
     prop_oneof![
-        6 => (id.clone(), 1..4_u8, any::<bool>(), 0..20_u8, 1..5_u64)
-            .prop_map(|(id, attempt, indexed, odd, cost)| Step::Ask { id, attempt, indexed, question: u8::from(odd == 0), cost }),
-        2 => id.clone().prop_map(|id| Step::Cancel { id }),
+        6 => (id.clone(), 1..3_u64, 1..4_u8, any::<bool>(), 0..20_u8, 1..5_u64)
+            .prop_map(|(id, asker, attempt, indexed, odd, cost)| {
+                Step::Ask { id, asker, attempt, indexed, question: u8::from(odd == 0), cost }
+            }),
+        2 => (id.clone(), 1..3_u64).prop_map(|(id, asker)| Step::Cancel { id, asker }),
         1 => (id, 1..5_u64).prop_map(|(id, cost)| Step::Debt { id, cost }),
         2 => (1..1_500_u64).prop_map(|millis| Step::Pass { millis }),
         1 => (1..500_u64).prop_map(|millis| Step::GoBack { millis }),
@@ -374,6 +422,8 @@ struct Past {
     when: u64,
     fate: Fate,
     charged: u64,
+    /// Everybody who was told of the decision.
+    told: Vec<u64>,
 }
 
 #[derive(Clone, Copy)]
@@ -416,12 +466,15 @@ impl Twin {
         Some(&mut self.past[place])
     }
 
-    fn ask(&mut self, id: u8, attempt: u8, indexed: bool, question: u8, cost: u64) -> Said {
+    fn ask(&mut self, id: u8, asker: u64, attempt: u8, indexed: bool, question: u8, cost: u64) -> Said {
         let watched = self.watched_since.is_some_and(|when| self.is_recent(when));
         if let Some(past) = self.known(id).filter(|_| indexed || attempt > 1 || watched) {
             return match past.fate {
                 _ if past.question.is_some_and(|before| before != question) => Said::OtherQuestion,
-                Fate::Decided { allowed } => Said::Verdict { allowed, replayed: true },
+                Fate::Decided { allowed } => {
+                    past.told.push(asker);
+                    Said::Verdict { allowed, replayed: true }
+                }
                 Fate::Cancelled | Fate::Settled => Said::Record,
             };
         }
@@ -430,12 +483,14 @@ impl Twin {
             self.watched_since = Some(self.nanos);
         }
         self.remember(id, Some(question), Fate::Decided { allowed }, if allowed { cost } else { 0 });
+        self.past.last_mut().unwrap().told.push(asker);
         Said::Verdict { allowed, replayed: false }
     }
 
-    fn cancel(&mut self, id: u8) {
+    fn cancel(&mut self, id: u8, asker: u64) {
         match self.known(id) {
             Some(Past { fate: Fate::Settled, .. }) => {}
+            Some(Past { fate: Fate::Decided { .. }, told, .. }) if told.iter().any(|told| *told != asker) => {}
             Some(past) => (past.fate, past.charged) = (Fate::Cancelled, 0),
             None => self.leave_tombstone(id, Fate::Cancelled),
         }
@@ -456,7 +511,7 @@ impl Twin {
     }
 
     fn remember(&mut self, id: u8, question: Option<u8>, fate: Fate, charged: u64) {
-        self.past.push(Past { id, question, when: self.nanos, fate, charged });
+        self.past.push(Past { id, question, when: self.nanos, fate, charged, told: Vec::new() });
     }
 }
 
@@ -471,18 +526,20 @@ fn check_against(twin: &mut Twin, step: &Step, desk: &Desk, partition: &mut Part
     let now = at_nanos(*clock);
     let id_of = |id: u8| CheckId(u128::from(id) << 61 | u128::from(id));
     match *step {
-        Step::Ask { id, attempt, indexed, question, cost } => {
+        Step::Ask { id, asker, attempt, indexed, question, cost } => {
             if is_a_careless_repeat(twin, id, attempt, indexed) {
                 return;
             }
             let legs = first(0).spending(1, cost).legs;
-            let check = Check { id: id_of(id), attempt, indexed, question: u64::from(question), legs };
+            let (id_asked, asked_by) = (id_of(id), Asker(asker));
+            let question_asked = u64::from(question);
+            let check = Check { id: id_asked, asker: asked_by, attempt, indexed, question: question_asked, legs };
             let said = Said::of(desk.ask(partition, &check, now));
-            assert_eq!(said, twin.ask(id, attempt, indexed, question, cost));
+            assert_eq!(said, twin.ask(id, asker, attempt, indexed, question, cost));
         }
-        Step::Cancel { id } => {
-            twin.cancel(id);
-            partition.cancel(id_of(id), desk, now);
+        Step::Cancel { id, asker } => {
+            twin.cancel(id, asker);
+            partition.cancel(id_of(id), Asker(asker), desk, now);
         }
         Step::Debt { id, cost } => {
             twin.debt(id, cost);

@@ -235,7 +235,7 @@ proptest! {
                 continue;
             }
             let elsewhere = desk.decide(&mut other_world, &check, at_nanos(clock)).allowed;
-            other_world.cancel(check.id, &desk, at_nanos(clock));
+            other_world.cancel(check.id, FIRST, &desk, at_nanos(clock));
             prop_assert!(elsewhere || !verdict.recovering, "used up, and called recovering");
             if one_by_one && clock < start + 3 * SECOND && elsewhere {
                 prop_assert!(verdict.recovering, "held back by the floor alone, and called used up");
