@@ -69,6 +69,16 @@ pub enum Command {
     Cluster(Cluster),
     /// Exit with 0 if the node behind --admin is ready to answer checks.
     Healthcheck,
+    /// Print the completions of a shell.
+    Completion {
+        /// The shell.
+        shell: clap_complete::Shell,
+    },
+    /// Print the manual page of the program or of one command, in roff.
+    Man {
+        /// The command, for example cluster status.
+        command: Vec<String>,
+    },
     /// Explain an error code, or list them all.
     Errors(Errors),
 }

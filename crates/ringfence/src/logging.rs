@@ -52,3 +52,40 @@ pub fn end_on_panic() {
         std::process::abort();
     }));
 }
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::process::ExitStatusExt as _;
+
+    use super::*;
+
+    /// Set in the process that a test starts of itself, to break.
+    const BREAK: &str = "RINGFENCE_TEST_BREAKS";
+
+    #[test]
+    fn filters_are_read_and_consensus_is_silent_unless_it_is_named() {
+        for (text, wanted) in [("info", "openraft=off,info"), ("debug,openraft=warn", "openraft=warn,debug")] {
+            assert_eq!(filter(text).unwrap().to_string(), wanted);
+        }
+        assert!(filter("info,==").is_err());
+    }
+
+    #[test]
+    fn a_panic_in_a_task_is_a_log_line_and_the_end_of_the_process() {
+        if std::env::var_os(BREAK).is_some() {
+            start(true, "info").unwrap();
+            end_on_panic();
+            let runtime = tokio::runtime::Builder::new_multi_thread().build().unwrap();
+            let task = runtime.spawn(async { panic!("an invariant is broken") });
+            let _ = runtime.block_on(task);
+            return;
+        }
+        let name = "logging::tests::a_panic_in_a_task_is_a_log_line_and_the_end_of_the_process";
+        let mut again = std::process::Command::new(std::env::current_exe().unwrap());
+        let ended = again.args(["--exact", name, "--nocapture"]).env(BREAK, "1").output().unwrap();
+        let said = String::from_utf8_lossy(&ended.stderr);
+        assert_eq!(ended.status.signal(), Some(6), "SIGABRT: {said}");
+        assert!(said.contains("\"message\":\"panic: an invariant is broken\""), "{said}");
+        assert!(said.contains("logging.rs:"), "it says where: {said}");
+    }
+}

@@ -38,6 +38,8 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Check(check) => commands::check::run(&check, &cli.target, cli.output),
         Command::Policy(policy) => commands::policy::run(&policy, &cli.target, cli.output),
         Command::Cluster(cluster) => commands::cluster::run(&cluster, &cli.target, cli.output),
+        Command::Completion { shell } => commands::completion::completion(shell),
+        Command::Man { command } => commands::completion::man(&command),
         Command::Healthcheck => commands::healthcheck::run(&cli.target),
         Command::Errors(errors) => commands::errors::run(&errors, cli.output),
     }

@@ -8,6 +8,7 @@ use node::config::Config;
 use node::{Node, StartError};
 use server::{Settings, Sockets};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 /// A node; shutting its runtime down is as abrupt a death as one process can give it.
@@ -17,8 +18,10 @@ pub struct Running {
     pub runtime: Runtime,
     /// The node.
     pub node: Arc<Node>,
-    /// Its front doors; they end when one of them cannot be opened.
+    /// Its front doors; they end when one of them cannot be opened, and when they are closed.
     pub doors: JoinHandle<io::Result<()>>,
+    /// Closes them: what is in flight is answered first. Dropping it closes nothing.
+    pub close: oneshot::Sender<()>,
 }
 
 impl Running {
@@ -38,17 +41,23 @@ impl Running {
             builder.worker_threads(workers);
         }
         let runtime = builder.thread_name(&config.name).enable_all().build().context("no threads to run on")?;
+        let (close, closing) = oneshot::channel();
         let (node, doors) = runtime.block_on(async {
             let node = Node::start(config).await?;
-            let doors = tokio::spawn(serve(Arc::clone(&node), doors, settings));
+            let doors = tokio::spawn(serve(Arc::clone(&node), doors, settings, closing));
             Ok::<_, StartError>((node, doors))
         })?;
-        Ok(Running { runtime, node, doors })
+        Ok(Running { runtime, node, doors, close })
     }
 }
 
-async fn serve(node: Arc<Node>, doors: Sockets, settings: Settings) -> io::Result<()> {
-    let ended = server::serve(node, doors, settings).await;
+async fn serve(node: Arc<Node>, doors: Sockets, settings: Settings, closing: oneshot::Receiver<()>) -> io::Result<()> {
+    let close = async {
+        if closing.await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    };
+    let ended = server::serve_until(node, doors, settings, close).await;
     if let Err(error) = &ended {
         tracing::error!(%error, "a front door is closed");
     }

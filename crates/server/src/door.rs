@@ -2,7 +2,6 @@
 //! a caller is refused at once, so that it tries another node and does not wait in a queue that nobody reads. What comes
 //! in is bounded by names: connections, streams, and the time in which a caller must have said what it wants.
 
-use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,6 +14,7 @@ use tokio::net::{TcpListener, TcpSocket, TcpStream};
 use tokio::task::JoinSet;
 use tower::Layer as _;
 
+use crate::closing::{CLOSING_WITHIN, Closing};
 use crate::opening::Opening;
 
 /// Connections that wait to be accepted, at most; the system refuses more.
@@ -95,22 +95,24 @@ impl Door {
     }
 }
 
-/// Answers whoever comes, `connections_max` connections at a time; more wait in the system's queue. Every connection ends
-/// when this future is dropped.
+/// Answers whoever comes, `connections_max` connections at a time; more wait in the system's queue. Returns when the doors
+/// have closed. Every connection ends when this future is dropped.
 pub(crate) async fn receive(
     listener: TcpListener,
     router: Router,
     what: &'static str,
     connections_max: usize,
-) -> Infallible {
+    mut closing: Closing,
+) {
     let builder = builder();
     let mut connections = JoinSet::new();
     loop {
         tokio::select! {
+            () = closing.begun() => break,
             Some(_) = connections.join_next() => {}
             accepted = listener.accept(), if connections.len() < connections_max => match accepted {
                 Ok((stream, peer)) => {
-                    connections.spawn(attend(builder.clone(), stream, peer, router.clone()));
+                    connections.spawn(attend(builder.clone(), stream, peer, router.clone(), closing.clone()));
                     if connections.len() == connections_max {
                         tracing::warn!(door = what, connections_max, "no further connection is accepted until one ends");
                     }
@@ -122,6 +124,11 @@ pub(crate) async fn receive(
                 }
             },
         }
+    }
+    drop(listener);
+    let ended = async { while connections.join_next().await.is_some() {} };
+    if tokio::time::timeout(CLOSING_WITHIN, ended).await.is_err() {
+        tracing::info!(door = what, connections = connections.len(), "these callers did not let go and are cut off");
     }
 }
 
@@ -138,12 +145,26 @@ fn builder() -> Builder<TokioExecutor> {
     builder
 }
 
-async fn attend(builder: Builder<TokioExecutor>, stream: TcpStream, peer: SocketAddr, router: Router) {
+async fn attend(
+    builder: Builder<TokioExecutor>,
+    stream: TcpStream,
+    peer: SocketAddr,
+    router: Router,
+    mut closing: Closing,
+) {
     // Answers leave at once: a decision is smaller than a segment, and must not wait for a delayed acknowledgement. A
     // connection that is gone already is noticed when it is read.
     let _ = stream.set_nodelay(true);
     let service = TowerToHyperService::new(Extension(Peer(peer)).layer(router));
-    if let Err(error) = builder.serve_connection(TokioIo::new(Opening::of(stream)), service).await {
+    let mut connection = std::pin::pin!(builder.serve_connection(TokioIo::new(Opening::of(stream)), service));
+    let ended = tokio::select! {
+        ended = connection.as_mut() => ended,
+        () = closing.begun() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = ended {
         tracing::debug!(%peer, error, "a connection ended early");
     }
 }
@@ -205,7 +226,7 @@ mod tests {
         let address = door.local_addr().unwrap();
         let listener = door.open().unwrap();
         let router = Router::new().route("/", get(|| async { "here\n" }));
-        tokio::spawn(receive(listener, router, "test", connections_max));
+        tokio::spawn(receive(listener, router, "test", connections_max, Closing::later().1));
         address
     }
 

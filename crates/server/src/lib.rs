@@ -5,6 +5,7 @@ mod access;
 pub mod admin;
 pub mod body;
 pub mod check;
+mod closing;
 pub mod code;
 mod door;
 pub mod grpc;
@@ -17,5 +18,6 @@ mod serve;
 mod time;
 
 pub use access::{Access, Domains, NoSuchScope, Scope, Scopes, Shown, Token};
+pub use closing::CLOSING_WITHIN;
 pub use door::Door;
-pub use serve::{BODY_BYTES_MAX, Settings, Sockets, serve};
+pub use serve::{BODY_BYTES_MAX, Settings, Sockets, serve, serve_until};

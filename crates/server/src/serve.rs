@@ -19,6 +19,7 @@ use wire::v1::rate_limiter_server::RateLimiterServer;
 use crate::access::Access;
 use crate::admin::{cluster, health, policies};
 use crate::check::{self, Front, rejected};
+use crate::closing::Closing;
 use crate::code::{Code, Rejection};
 use crate::door::{Door, receive};
 use crate::grpc::Grpc;
@@ -59,21 +60,47 @@ pub struct Settings {
 /// What the operating system says of a door that was to open, with the door's address: the configuration's doing, or that
 /// of another process which took the port meanwhile. The node goes on; whoever called decides what becomes of it.
 pub async fn serve(node: Arc<Node>, sockets: Sockets, settings: Settings) -> io::Result<()> {
+    serve_until(node, sockets, settings, std::future::pending()).await
+}
+
+/// Serves as [`serve`] does, until `close` resolves: then nobody new is let in, what is in flight is answered, and this
+/// returns when every connection has ended, after [`CLOSING_WITHIN`](crate::CLOSING_WITHIN) at the latest.
+///
+/// # Errors
+///
+/// Those of [`serve`].
+pub async fn serve_until(
+    node: Arc<Node>,
+    sockets: Sockets,
+    settings: Settings,
+    close: impl Future<Output = ()>,
+) -> io::Result<()> {
+    let (closer, closing) = Closing::later();
+    let close = async {
+        close.await;
+        closer.send_replace(true);
+        Ok(())
+    };
     let Settings { access, open_metrics } = settings;
     let front =
         Front { node: Arc::clone(&node), meter: Arc::new(Meter::default()), access: Arc::new(access), open_metrics };
     let admin = async {
         let listener = opened(sockets.admin, "admin")?;
-        Ok::<_, io::Error>(receive(listener, admin_router(front.clone()), "admin", ADMIN_CONNECTIONS_MAX).await)
+        receive(listener, admin_router(front.clone()), "admin", ADMIN_CONNECTIONS_MAX, closing.clone()).await;
+        Ok::<_, io::Error>(())
     };
     let api = async {
-        node.ready().await;
+        let mut begun = closing.clone();
+        tokio::select! {
+            () = node.ready() => {}
+            () = begun.begun() => return Ok(()),
+        }
         let listener = opened(sockets.api, "api")?;
         let (router, health) = api_router(front.clone());
-        let received = receive(listener, router, "api", API_CONNECTIONS_MAX);
-        tokio::select! { never = received => Ok(never), never = report_health(&node, &health) => Ok(never) }
+        let received = receive(listener, router, "api", API_CONNECTIONS_MAX, closing.clone());
+        tokio::select! { () = received => Ok(()), never = report_health(&node, &health) => match never {} }
     };
-    tokio::try_join!(admin, api).map(|(never, _)| match never {})
+    tokio::try_join!(admin, api, close).map(|_| ())
 }
 
 fn opened(door: Door, what: &str) -> io::Result<TcpListener> {

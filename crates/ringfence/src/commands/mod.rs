@@ -2,6 +2,7 @@
 
 pub mod check;
 pub mod cluster;
+pub mod completion;
 pub mod config;
 pub mod dev;
 pub mod errors;

@@ -12,6 +12,8 @@ use node::{Left, Node, StartError};
 use ring::PartitionCount;
 use server::{Access, Settings};
 use tokio::signal::unix::{Signal, SignalKind, signal};
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
 
 use crate::cli::Told;
 use crate::config::prepare::{Prepared, gather, prepare};
@@ -64,8 +66,8 @@ fn live(prepared: Prepared) -> anyhow::Result<Exit> {
     let Bound { doors: sockets, peer, addresses } = bound;
     let config = config(prepared, peer, &addresses);
     let running = Running::start(config, sockets, doors, None).map_err(not_started)?;
-    let Running { runtime, node, doors } = running;
-    let exit = runtime.block_on(until_the_end(node, doors, &cluster, drain));
+    let Running { runtime, node, doors, close } = running;
+    let exit = runtime.block_on(until_the_end(node, Doors { open: doors, close }, &cluster, drain));
     runtime.shutdown_timeout(END_WITHIN);
     exit
 }
@@ -73,7 +75,7 @@ fn live(prepared: Prepared) -> anyhow::Result<Exit> {
 /// Lives until a signal, a refusal by the cluster, or a door that does not open ends it.
 async fn until_the_end(
     node: Arc<Node>,
-    mut doors: tokio::task::JoinHandle<std::io::Result<()>>,
+    mut doors: Doors,
     cluster: &ClusterSettings,
     drain: Duration,
 ) -> anyhow::Result<Exit> {
@@ -95,30 +97,34 @@ async fn until_the_end(
                 // The node has said why, with its word.
                 break Ok(Exit::BadConfig);
             }
-            ended = &mut doors => break Err(door_closed(ended)),
+            ended = &mut doors.open => break Err(door_closed(ended)),
         }
     };
     waiting.abort();
     notify::tell("STOPPING=1");
     tokio::select! {
-        () = end(&node, drain) => {}
+        () = end(&node, doors, drain) => {}
         code = signals.end() => {
             tracing::warn!("asked to end once more: at once");
             std::process::exit(code);
         }
     }
-    doors.abort();
     exit
 }
 
-/// The orderly end: everything is given away first, then everything is closed.
-async fn end(node: &Node, drain: Duration) {
+/// The orderly end: everything is given away first, then what is in flight is answered, then everything is closed.
+async fn end(node: &Node, doors: Doors, drain: Duration) {
     match node.leave(drain).await {
         Left::Released { partitions: 0 } => tracing::info!("released: this node owned nothing"),
         Left::Released { partitions } => tracing::info!(partitions, "released: others own these partitions now"),
         Left::NotReleased(why) => {
             tracing::warn!(why, "not released: the partitions are owned again when the lease has run out")
         }
+    }
+    if !doors.open.is_finished() {
+        // Nobody listens if the doors fail at this very moment; then they are closed already.
+        let _ = doors.close.send(());
+        let _ = doors.open.await;
     }
     node.stop().await;
     tracing::info!("ended");
@@ -238,6 +244,12 @@ fn door_closed(ended: Result<std::io::Result<()>, tokio::task::JoinError>) -> an
         Ok(Err(error)) => anyhow::Error::new(error).context("a front door did not open"),
         Err(error) => anyhow::Error::new(error).context("the front doors have ended"),
     }
+}
+
+/// The front doors, and how they are closed.
+struct Doors {
+    open: JoinHandle<std::io::Result<()>>,
+    close: oneshot::Sender<()>,
 }
 
 /// What the operator says by signals.

@@ -107,3 +107,104 @@ impl Reader<'_> {
         self.mistakes.push((at, wrong.at(Origin::at(self.file, at))));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn wrong(text: &str) -> String {
+        let file = Arc::new(FileText { path: "n.toml".into(), text: text.to_owned() });
+        let mut mistakes = Vec::new();
+        read(&file, &mut mistakes);
+        mistakes.iter().map(Mistake::render).collect()
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_told_at_once_from_top_to_bottom() {
+        let text = "\
+[peer]
+listen = 7601
+[nodes]
+name = \"n1\"
+[cluster]
+seeds = [\"n1\", 5]
+secret = \"in plain sight\"
+[admin]
+open_metrics = \"yes\"
+";
+        assert_eq!(
+            wrong(text),
+            r#"n.toml:2:10: `peer.listen`: the number 7601 does not fit [bad-config]
+  |
+2 | listen = 7601
+  |          ^
+  expected: an IP address and a port, such as "127.0.0.1:7600" or "[::1]:7600"
+n.toml:3:2: unknown section `nodes` [bad-config]
+  |
+3 | [nodes]
+  |  ^
+  expected: `node`, `api`, `peer`, `admin`, `cluster`, `lease`, `limits`, `policy`, `auth` or `log`
+  did you mean: `node`
+n.toml:6:10: `cluster.seeds`: `n1` does not fit [bad-config]
+  |
+6 | seeds = ["n1", 5]
+  |          ^
+  expected: a host and a port, such as "n1:7601"
+n.toml:6:16: `cluster.seeds`: the number 5 does not fit [bad-config]
+  |
+6 | seeds = ["n1", 5]
+  |                ^
+  expected: a host and a port, such as "n1:7601"
+n.toml:7:1: `cluster.secret` has no place in a file, since files are copied [bad-config]
+  |
+7 | secret = "in plain sight"
+  | ^
+  expected: `secret_file`, or the variable RINGFENCE_CLUSTER__SECRET
+n.toml:9:16: `admin.open_metrics`: the text "yes" does not fit [bad-config]
+  |
+9 | open_metrics = "yes"
+  |                ^
+  expected: true or false
+"#
+        );
+    }
+
+    #[test]
+    fn a_file_that_is_not_toml_is_told_as_such_and_nothing_else_is_said_of_it() {
+        let said = wrong("[node\nname = 1\n");
+        assert!(said.starts_with("n.toml:1:6: unclosed table"), "{said}");
+        assert!(!said.contains("does not fit"), "{said}");
+        let said = wrong("[node]\nname = \"n1\"\nname = \"n2\"\n");
+        assert!(said.starts_with("n.toml:3:1: duplicate key"), "{said}");
+    }
+
+    #[test]
+    fn a_key_at_the_top_is_no_section() {
+        let said = wrong("node = \"n1\"\n");
+        assert!(said.starts_with("n.toml:1:1: `node` is a section [bad-config]"), "{said}");
+        assert!(wrong("name = \"n1\"\n").contains("unknown section `name`"));
+    }
+
+    #[test]
+    fn dotted_keys_and_inline_tables_are_sections_too() {
+        assert_eq!(wrong("node.name = \"n1\"\nlog = { format = \"json\" }\n"), "");
+    }
+
+    #[test]
+    fn a_token_is_looked_at_field_by_field() {
+        let said = wrong(
+            "[[auth.tokens]]\nname = \"ci\"\nsha265 = \"00\"\nscopes = [\"chekc\"]\n[[auth.tokens]]\nname = \"x\"\nsha256 = \"abc\"\nscopes = []\n",
+        );
+        for part in [
+            "n.toml:3:1: `auth.tokens`: unknown key `sha265` in a token [bad-config]",
+            "did you mean: `sha256`",
+            "n.toml:1:1: `auth.tokens`: a token has no `sha256`",
+            "n.toml:4:10: `auth.tokens`: `chekc` is no scope [bad-config]",
+            "did you mean: `check`",
+            "n.toml:7:10: `auth.tokens`: a `sha256` of 3 characters does not fit",
+            "n.toml:8:10: `auth.tokens`: a token without scopes is good for nothing",
+        ] {
+            assert!(said.contains(part), "{part} in\n{said}");
+        }
+    }
+}

@@ -26,8 +26,9 @@ const RULES: &str = "\
 - An empty variable counts as none. Lists are written `a,b` in flags and variables. Times have a unit: `ms`, `s` or `min`.
 - Relative paths are relative to where the process was started.
 - SIGHUP reads the files of the cluster's secrets anew, and nothing else; all other settings need a restart.
-- A setting marked *founding* is written into the cluster when it is founded, and holds from then on: a node that is told
-  otherwise refuses to run, with `bad-config` (`wrong-founders` for the list of founders). Leaving it out is always right.
+- A setting marked *founding* counts while the cluster is founded. Its name, its founders and the times of its lease hold
+  from then on, and a node that is told otherwise is refused (`wrong-cluster`, `wrong-founders`, `bad-config`). A time that
+  nobody said gives way to what the cluster goes by, so leaving it out is always right.
 
 ## An example
 
@@ -98,7 +99,30 @@ pub fn default(setting: &Setting) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
     use super::*;
+    use crate::config::layers::{Effective, Sources};
+    use crate::config::mistake::FileText;
+    use crate::config::settings::NodeSettings;
+
+    #[test]
+    fn the_example_is_a_file_that_a_node_starts_from() {
+        let path = "examples/ringfence.toml".into();
+        let text = include_str!("../../../../examples/ringfence.toml");
+        // The token in the example's comments is an example too.
+        let with_token = text.replace("# [[auth", "[[auth").replace("# name = \"ch", "name = \"ch").replace("# sco", "sco");
+        let with_token = with_token.replace("# sha256 = \"...\"", &format!("sha256 = \"{}\"", "0f".repeat(32)));
+        for text in [text.to_owned(), with_token.replace("# domains", "domains")] {
+            let file = Some(Arc::new(FileText { path: PathBuf::clone(&path), text }));
+            let mut mistakes = Vec::new();
+            let effective = Effective::of(&Sources { file, ..Sources::default() }, &mut mistakes);
+            assert!(NodeSettings::of(&effective, &mut mistakes).is_some(), "{mistakes:?}");
+            assert!(mistakes.is_empty(), "{mistakes:?}");
+        }
+        assert!(with_token.contains("\n[[auth.tokens]]"), "the example has a token");
+    }
 
     #[test]
     fn the_page_in_the_docs_is_made_from_the_table() {

@@ -344,3 +344,143 @@ impl Reader<'_> {
         Some(Bounds { keys_max, deadline_default: default.into(), deadline_max: max.into() })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::config::layers::Sources;
+    use crate::config::mistake::FileText;
+
+    const LEAST: &str = "[cluster]\nfounders = [\"n1\"]\nsecret_file = \"/run/secret\"\n";
+    const TOKEN: &str = "[{ name = \"ops\", sha256 = \"21f1ad23759d3dc205994f04524c4ad14d2e54c999f5b1d42e5eb0b5e1e89211\", scopes = [\"admin\"] }]";
+
+    fn sources(text: &str, flags: &[(&'static str, &str)]) -> Sources {
+        Sources {
+            flags: flags.iter().map(|(key, text)| (*key, (*text).to_owned())).collect(),
+            environment: Vec::new(),
+            file: Some(Arc::new(FileText { path: "n.toml".into(), text: text.to_owned() })),
+            host_name: "box".to_owned(),
+        }
+    }
+
+    fn settled(sources: &Sources) -> Result<NodeSettings, Vec<String>> {
+        let mut mistakes = Vec::new();
+        let effective = Effective::of(sources, &mut mistakes);
+        let settings = NodeSettings::of(&effective, &mut mistakes);
+        let shown = |mistake: &Mistake| format!("{}: {}", mistake.origin.place(), mistake.wrong.message);
+        settings.filter(|_| mistakes.is_empty()).ok_or_else(|| mistakes.iter().map(shown).collect())
+    }
+
+    /// What is wrong when these flags come on top of the least that a node must be told.
+    fn wrong(flags: &[(&'static str, &str)]) -> Vec<String> {
+        settled(&sources(LEAST, flags)).unwrap_err()
+    }
+
+    #[test]
+    fn the_least_that_a_node_must_be_told_is_who_founds_and_where_the_secret_is() {
+        let settings = settled(&sources(LEAST, &[])).unwrap();
+        assert_eq!((settings.name.as_str(), settings.cluster.name.as_str()), ("box", "main"));
+        assert_eq!(settings.api.advertise, None, "the address that is bound");
+        assert_eq!(settings.given, Given::NOTHING, "defaults give way to genesis");
+        assert_eq!((settings.terms, settings.bounds), (Terms::DEFAULT, Bounds::default()));
+        assert_eq!(
+            settled(&sources("", &[])).unwrap_err(),
+            [
+                "cluster.founders: nobody is named who founds the cluster",
+                "cluster.secret_file: the cluster has no secret, and without one anybody could join it",
+            ]
+        );
+    }
+
+    #[test]
+    fn a_time_of_the_lease_that_somebody_said_counts_as_given() {
+        let settings = settled(&sources(LEAST, &[("lease.ttl", "5s")])).unwrap();
+        assert_eq!(settings.given, Given { ttl: true, ..Given::NOTHING });
+        assert!(
+            wrong(&[("lease.ttl", "1s")])[0].starts_with("--lease-ttl: `lease.ttl`: a ttl of 1s is not longer than")
+        );
+        assert!(wrong(&[("lease.renew", "3s")])[0].starts_with("--lease-renew: `lease.renew`: "));
+    }
+
+    #[test]
+    fn an_admin_port_that_others_reach_needs_a_token() {
+        let public: [(&'static str, &str); 2] = [("admin.listen", "192.0.2.1:7602"), ("node.name", "n1")];
+        assert!(wrong(&public)[0].starts_with("--admin-listen: `admin.listen` can be reached by other machines"));
+        let with_token = [public[0], public[1], ("auth.tokens", TOKEN)];
+        assert_eq!(settled(&sources(LEAST, &with_token)).unwrap().tokens[0].name, "ops");
+        // A token that was said wrongly is the mistake, and not that there is none.
+        assert_eq!(wrong(&[public[0], ("auth.tokens", "[{ name = 5 }]")]).len(), 1);
+        for local in ["127.9.9.9:7602", "[::1]:7602", "[::ffff:127.0.0.1]:7602"] {
+            settled(&sources(LEAST, &[("admin.listen", local)])).unwrap();
+        }
+    }
+
+    #[test]
+    fn every_address_is_no_address_to_call() {
+        for (listen, advertise) in
+            [("api.listen", "api.advertise"), ("peer.listen", "peer.advertise"), ("admin.listen", "admin.advertise")]
+        {
+            for every in ["0.0.0.0:18000", "[::]:18000"] {
+                let said = wrong(&[(listen, every), ("auth.tokens", TOKEN)]);
+                assert!(said[0].contains(&format!("`{listen}` is every address of this machine")), "{said:?}");
+                settled(&sources(LEAST, &[(listen, every), (advertise, "n1:18000"), ("auth.tokens", TOKEN)])).unwrap();
+                let said = wrong(&[(advertise, every)]);
+                assert!(said[0].contains("nobody can call"), "{said:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn two_ports_of_one_node_differ() {
+        let said = wrong(&[("peer.listen", "127.0.0.1:7600")]);
+        assert_eq!(said, ["--peer-listen: `peer.listen` is the port of `api.listen`"]);
+        let every = [("api.listen", "0.0.0.0:7602"), ("api.advertise", "n1:7602")];
+        assert_eq!(
+            wrong(&every),
+            ["default: `admin.listen` is the port of `api.listen`".replace("default", "admin.listen")]
+        );
+        settled(&sources(LEAST, &[("peer.listen", "127.0.0.2:7600")])).unwrap();
+        settled(&sources(LEAST, &[("api.listen", "127.0.0.1:0"), ("admin.listen", "127.0.0.1:0")])).unwrap();
+    }
+
+    #[test]
+    fn founders_are_named_once() {
+        let said = wrong(&[("cluster.founders", "n1,n2,n1")]);
+        assert_eq!(said, ["--cluster-founders: `n1` stands there twice"]);
+        assert_eq!(wrong(&[("cluster.founders", "")]), ["--cluster-founders: nobody is named who founds the cluster"]);
+        // Said wrongly is not the same as not said.
+        assert_eq!(wrong(&[("cluster.founders", "n1,two words")]).len(), 1);
+    }
+
+    #[test]
+    fn a_secret_comes_from_one_place_the_one_that_was_said_higher_up() {
+        let mut sources = sources(LEAST, &[]);
+        sources.environment = vec![("RINGFENCE_CLUSTER__SECRET".to_owned(), "0123456789abcdef".to_owned())];
+        let cluster = settled(&sources).unwrap().cluster;
+        assert!(
+            matches!(&cluster.secret, SecretSource::Given(said) if said.value == "0123456789abcdef"),
+            "{cluster:?}"
+        );
+        sources.environment.push(("RINGFENCE_CLUSTER__SECRET_FILE".to_owned(), "/run/other".to_owned()));
+        assert_eq!(
+            settled(&sources).unwrap_err(),
+            ["RINGFENCE_CLUSTER__SECRET_FILE: `cluster.secret` and `cluster.secret_file` are both said"]
+        );
+        sources.flags.push(("cluster.secret_file", "/run/third".to_owned()));
+        let cluster = settled(&sources).unwrap().cluster;
+        assert!(matches!(&cluster.secret, SecretSource::File(said) if said.value.ends_with("third")), "{cluster:?}");
+    }
+
+    #[test]
+    fn deadlines_are_some_time_and_in_order() {
+        assert_eq!(
+            wrong(&[("limits.deadline_default", "2s"), ("limits.deadline_max", "0ms")]),
+            [
+                "--limits-deadline-max: `limits.deadline_max`: nothing can be asked in no time",
+                "--limits-deadline-default: `limits.deadline_default` is longer than `limits.deadline_max`",
+            ]
+        );
+    }
+}

@@ -232,3 +232,74 @@ pub fn quoted(text: &str) -> String {
 pub fn listed(items: impl Iterator<Item = String>) -> String {
     format!("[{}]", items.collect::<Vec<_>>().join(", "))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_read_by_their_kind_or_refused() {
+        let fits: [(Kind, &str, Value); 7] = [
+            (Kind::Listen, "[::1]:7600", Value::Text("[::1]:7600".to_owned())),
+            (Kind::Address, "n1.example:7601", Value::Text("n1.example:7601".to_owned())),
+            (Kind::Addresses, "n1:7601, n2:7601,", Value::List(vec!["n1:7601".to_owned(), "n2:7601".to_owned()])),
+            (Kind::Names, "", Value::List(Vec::new())),
+            (Kind::Time, "2min", Value::Time(Duration::from_secs(120))),
+            (Kind::Count, "10_000_000", Value::Count(10_000_000)),
+            (Kind::Switch, "false", Value::Switch(false)),
+        ];
+        for (kind, text, value) in fits {
+            assert_eq!(Value::from_text(kind, text), Ok(value), "{text}");
+        }
+        let refused = [
+            (Kind::Listen, "localhost:7600"),
+            (Kind::Listen, "127.0.0.1"),
+            (Kind::Address, "n1"),
+            (Kind::Address, "n1:0"),
+            (Kind::Address, "n1:+1"),
+            (Kind::Address, "n1:70000"),
+            (Kind::Address, ":7601"),
+            (Kind::Address, "::1:7601"),
+            (Kind::Address, "http://n1:7601"),
+            (Kind::Addresses, "n1:7601,n2"),
+            (Kind::Name, ""),
+            (Kind::Name, "two words"),
+            (Kind::Time, "10"),
+            (Kind::Count, "0"),
+            (Kind::Count, "-1"),
+            (Kind::Switch, "yes"),
+            (Kind::Word(&["text", "json"]), "jsno"),
+            (Kind::Filter, "info,=="),
+            (Kind::Path, ""),
+            (Kind::Tokens, "ci"),
+            (Kind::Tokens, "{ name = \"ci\" }"),
+        ];
+        for (kind, text) in refused {
+            assert!(Value::from_text(kind, text).is_err(), "{kind:?} {text}");
+        }
+    }
+
+    #[test]
+    fn values_are_written_as_the_file_has_them_and_secrets_not_at_all() {
+        assert_eq!(Value::Text("a \"b\"".to_owned()).toml(Kind::Path), r#""a \"b\"""#);
+        assert_eq!(Value::Text("0123456789abcdef".to_owned()).toml(Kind::Secret), "(secret)");
+        assert_eq!(Value::Time(Duration::from_millis(1_500)).toml(Kind::Time), "\"1500ms\"");
+        assert_eq!(Value::Time(Duration::from_secs(0)).toml(Kind::Time), "\"0s\"");
+        let digest = "21f1ad23759d3dc205994f04524c4ad14d2e54c999f5b1d42e5eb0b5e1e89211";
+        let text =
+            format!("[{{ name = \"ci\", sha256 = \"{digest}\", domains = [\"a\"], scopes = [\"read\", \"check\"] }}]");
+        let tokens = Value::from_text(Kind::Tokens, &text).unwrap();
+        let shown = tokens.toml(Kind::Tokens);
+        assert_eq!(shown, r#"[{ name = "ci", sha256 = "(secret)", domains = ["a"], scopes = ["check", "read"] }]"#);
+        assert!(!tokens.json(Kind::Tokens).to_string().contains(digest));
+        let Value::Tokens(tokens) = tokens else { panic!("{tokens:?}") };
+        assert_eq!((tokens[0].sha256[0], tokens[0].sha256[31]), (0x21, 0x11));
+    }
+
+    #[test]
+    fn two_tokens_of_one_name_are_refused() {
+        let token = "{ name = \"ci\", sha256 = \"21f1ad23759d3dc205994f04524c4ad14d2e54c999f5b1d42e5eb0b5e1e89211\", scopes = [\"read\"] }";
+        let wrong = Value::from_text(Kind::Tokens, &format!("[{token}, {token}]")).unwrap_err();
+        assert_eq!(wrong.message, "there are two tokens `ci`");
+    }
+}
