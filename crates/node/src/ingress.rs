@@ -320,8 +320,8 @@ impl Ingress {
             Forwarded::Cancel(partition, id, asker) => {
                 self.owner.cancel(partition, id, asker);
             }
-            Forwarded::Debt(partition, id, legs) => {
-                self.owner.debt(partition, id, &legs);
+            Forwarded::Debt(partition, id, asker, legs) => {
+                self.owner.debt(partition, id, asker, &legs);
             }
             Forwarded::Check(..) => {}
         }

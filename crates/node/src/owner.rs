@@ -143,9 +143,9 @@ impl Owner {
     }
 
     /// Books what a caller spent under `id` without an answer.
-    pub fn debt(&self, partition: PartitionId, id: CheckId, legs: &[CheckLeg]) -> bool {
+    pub fn debt(&self, partition: PartitionId, id: CheckId, asker: Asker, legs: &[CheckLeg]) -> bool {
         self.enter(partition)
-            .is_some_and(|(mut gate, _)| gate.debt(id, legs, &self.views.policies.load().catalogue, self.now()))
+            .is_some_and(|(mut gate, _)| gate.debt(id, asker, legs, &self.views.policies.load().catalogue, self.now()))
     }
 
     /// Sees to it that `session` reigns here at `epoch`, and says what it knows of what was used if that is news. A reign

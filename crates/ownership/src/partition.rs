@@ -181,12 +181,17 @@ impl Partition {
     /// Books what a caller spent under `id` without waiting for the answer: afterwards exactly `legs` are charged on
     /// that question's account, whether or not the check was decided, denied or cancelled before, and no later attempt
     /// is charged again. Does nothing a second time, nor where the question may already be charged under a record that
-    /// was lost for space. Limits that the book does not know are passed over. Returns whether anything was booked.
-    pub fn debt(&mut self, id: CheckId, legs: &[CheckLeg], book: &impl Book, now: Now) -> bool {
+    /// was lost for space, nor where another asker was told of a decision: that one's caller went by it, and what an open
+    /// limit gives twice is not booked twice. Limits that the book does not know are passed over. Returns whether anything
+    /// was booked.
+    pub fn debt(&mut self, id: CheckId, asker: Asker, legs: &[CheckLeg], book: &impl Book, now: Now) -> bool {
         if !self.is_active() {
             return false;
         }
         let now = self.advance(now);
+        if self.records.stands_for_others(id, asker, now.moment) {
+            return false;
+        }
         match self.records.end(id, Fate::Settled, now.moment) {
             Ending::Decided(slot) => undo(&mut self.table, &self.records, slot, book, now),
             Ending::Cancelled | Ending::Unknown { perhaps_lost: false } => {}

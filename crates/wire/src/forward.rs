@@ -26,8 +26,8 @@ pub enum Forwarded {
     Check(PartitionId, Check),
     /// Undo the charge of that id, if nobody but this asker was told of it; no reply.
     Cancel(PartitionId, CheckId, Asker),
-    /// Charge without asking; no reply.
-    Debt(PartitionId, CheckId, SmallVec<[CheckLeg; 2]>),
+    /// Charge without asking, unless others than this asker know of a decision; no reply.
+    Debt(PartitionId, CheckId, Asker, SmallVec<[CheckLeg; 2]>),
 }
 
 /// An owner's answer with what proves its authority.
@@ -78,9 +78,10 @@ pub fn forwarded_to_proto(item: &Forwarded) -> proto::ForwardItem {
             id: Some(id_to_proto(*id)),
             asker: asker.0,
         }),
-        Forwarded::Debt(partition, id, legs) => Item::Debt(proto::ForwardDebt {
+        Forwarded::Debt(partition, id, asker, legs) => Item::Debt(proto::ForwardDebt {
             partition: u32::from(partition.0),
             id: Some(id_to_proto(*id)),
+            asker: asker.0,
             legs: legs.iter().map(leg_to_proto).collect(),
         }),
     };
@@ -114,6 +115,7 @@ pub fn forwarded_from_proto(item: proto::ForwardItem) -> Result<Forwarded, Malfo
         Item::Debt(debt) => Ok(Forwarded::Debt(
             partition_from_proto(debt.partition)?,
             id_from_proto(debt.id)?,
+            Asker(debt.asker),
             legs_from_proto(&debt.legs)?,
         )),
     }
@@ -318,7 +320,7 @@ mod tests {
         for item in [
             Forwarded::Check(PartitionId(4095), check),
             Forwarded::Cancel(PartitionId(0), id, asker),
-            Forwarded::Debt(PartitionId(17), id, SmallVec::from_iter([leg(4)])),
+            Forwarded::Debt(PartitionId(17), id, asker, SmallVec::from_iter([leg(4)])),
         ] {
             assert_eq!(forwarded_from_proto(forwarded_to_proto(&item)), Ok(item));
         }

@@ -126,7 +126,7 @@ impl Ingress {
                 };
                 let passed = asks.legs.iter().zip(results).filter(unseen);
                 let legs = passed.map(|(leg, _)| group.check.legs[usize::from(leg.place)]).collect();
-                self.tell(owner, Forwarded::Debt(partition, id, legs));
+                self.tell(owner, Forwarded::Debt(partition, id, group.check.asker, legs));
             }
         }
     }

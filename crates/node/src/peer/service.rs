@@ -71,9 +71,9 @@ impl PeerService {
                     waiting.decide(self);
                     self.owner.cancel(partition, id, asker);
                 }
-                Forwarded::Debt(partition, id, legs) => {
+                Forwarded::Debt(partition, id, asker, legs) => {
                     waiting.decide(self);
-                    self.owner.debt(partition, id, &legs);
+                    self.owner.debt(partition, id, asker, &legs);
                 }
             }
         }

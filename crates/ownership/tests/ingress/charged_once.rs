@@ -184,7 +184,7 @@ impl Town {
             }
             Message::Debt { caller } => {
                 let Check { id, legs, .. } = check_of(caller, 1, 1);
-                self.partition.debt(id, &legs, &self.book, now);
+                self.partition.debt(id, Asker(1), &legs, &self.book, now);
             }
         }
     }

@@ -162,6 +162,17 @@ fn a_cancel_by_an_asker_whose_question_never_came_takes_nothing_from_another() {
 }
 
 #[test]
+fn what_one_asker_let_pass_is_not_booked_where_another_was_told_of_a_decision() {
+    let desk = Desk::with(LOG, 20, limits::PERIOD_MAX, Basis::Lo);
+    let mut partition = owned(Floor::Fresh);
+    desk.decide(&mut partition, &first(1).spending(1, 20), at_millis(1));
+    let refused = first(2).spending(1, 7);
+    assert!(!desk.decide(&mut partition, &refused.clone().asked_by(SECOND), at_millis(2)).allowed);
+    assert!(!partition.debt(refused.id, FIRST, &refused.legs, &desk, at_millis(3)), "its caller went by the refusal");
+    assert!(partition.debt(refused.id, SECOND, &refused.legs, &desk, at_millis(3)), "its own asker may");
+}
+
+#[test]
 fn an_asker_that_asked_twice_is_still_one_asker() {
     let desk = twenty();
     let mut partition = owned(Floor::Fresh);
@@ -194,9 +205,9 @@ fn a_debt_books_what_was_spent_without_an_answer_and_its_late_check_is_not_charg
     let desk = twenty();
     let mut partition = owned(Floor::Fresh);
     let check = first(1).spending(1, 7);
-    assert!(partition.debt(check.id, &check.legs, &desk, at_millis(1)));
+    assert!(partition.debt(check.id, FIRST, &check.legs, &desk, at_millis(1)));
     assert_eq!(desk.ask(&mut partition, &check, at_millis(2)), RECORD);
-    assert!(!partition.debt(check.id, &check.legs, &desk, at_millis(3)));
+    assert!(!partition.debt(check.id, FIRST, &check.legs, &desk, at_millis(3)));
     assert_eq!(desk.used(&mut partition, 1, at_millis(3)), 7);
 }
 
@@ -206,7 +217,7 @@ fn a_debt_for_a_check_whose_answer_was_lost_is_not_charged_twice() {
     let mut partition = owned(Floor::Fresh);
     let check = first(1).spending(1, 7);
     desk.decide(&mut partition, &check, at_millis(1));
-    assert!(partition.debt(check.id, &check.legs, &desk, at_millis(2)));
+    assert!(partition.debt(check.id, FIRST, &check.legs, &desk, at_millis(2)));
     assert_eq!(desk.used(&mut partition, 1, at_millis(2)), 7);
 }
 
@@ -215,7 +226,7 @@ fn a_debt_counts_even_above_the_limit_because_it_was_spent() {
     let desk = Desk::with(bucket(10), 10, secs(1), Basis::Lo);
     let mut partition = owned(Floor::Fresh);
     let check = first(1).spending(1, 15);
-    partition.debt(check.id, &check.legs, &desk, at_millis(0));
+    partition.debt(check.id, FIRST, &check.legs, &desk, at_millis(0));
     assert!(!desk.decide(&mut partition, &first(2).spending(1, 1), at_millis(599)).allowed);
     assert!(desk.decide(&mut partition, &first(3).spending(1, 1), at_millis(600)).allowed);
 }
@@ -234,7 +245,7 @@ fn of_a_check_with_open_and_emergency_legs_only_the_debt_stays_whichever_message
             if cancel_first {
                 partition.cancel(check.id, FIRST, &desk, at_millis(2));
             }
-            partition.debt(check.id, &open, &desk, at_millis(2));
+            partition.debt(check.id, FIRST, &open, &desk, at_millis(2));
             partition.cancel(check.id, FIRST, &desk, at_millis(2));
             let used = [1, 2].map(|limit| desk.used(&mut partition, limit, at_millis(3)));
             assert_eq!(used, [0, 7], "decided before: {decided_before}, cancel first: {cancel_first}");
@@ -330,7 +341,7 @@ fn a_lost_record_of_what_was_taken_back_turns_nobody_away_and_one_of_a_debt_does
         ask_many(&desk, &mut partition, 0..CHARGED_RECORDS_MAX as u128, 1, at_nanos(1));
         partition.cancel(CheckId(0), FIRST, &desk, at_nanos(1));
         if settled {
-            partition.debt(CheckId(0), &[leg(1, 1)], &desk, at_nanos(1));
+            partition.debt(CheckId(0), FIRST, &[leg(1, 1)], &desk, at_nanos(1));
         }
         desk.decide(&mut partition, &first(1 << 100).spending(1, 1), at_nanos(1));
         let answer = desk.ask(&mut partition, &first(0).spending(1, 1).again(), at_nanos(2));
@@ -355,7 +366,7 @@ fn a_flood_of_denials_does_not_wash_away_that_a_debt_was_booked() {
     let desk = plenty();
     let mut partition = owned(Floor::Fresh);
     let settled = first(u128::MAX).spending(1, 5);
-    assert!(partition.debt(settled.id, &settled.legs, &desk, at_nanos(1)));
+    assert!(partition.debt(settled.id, FIRST, &settled.legs, &desk, at_nanos(1)));
     ask_many(&desk, &mut partition, 0..2 * FREE_RECORDS_MAX as u128, 2, at_nanos(2));
     assert_eq!(desk.ask(&mut partition, &settled, at_nanos(3)), RECORD);
     assert_eq!(desk.used(&mut partition, 1, at_nanos(3)), 5);
@@ -367,7 +378,7 @@ fn a_debt_that_may_be_charged_already_under_a_lost_record_is_not_booked() {
     let mut partition = owned(Floor::Fresh);
     ask_many(&desk, &mut partition, 0..CHARGED_RECORDS_MAX as u128 + 1, 1, at_nanos(1));
     let before = desk.used(&mut partition, 1, at_nanos(1));
-    assert!(!partition.debt(CheckId(0), &[leg(1, 1)], &desk, at_nanos(1)));
+    assert!(!partition.debt(CheckId(0), FIRST, &[leg(1, 1)], &desk, at_nanos(1)));
     assert_eq!(desk.used(&mut partition, 1, at_nanos(1)), before);
 }
 
@@ -376,7 +387,7 @@ fn a_debt_whose_tombstone_takes_the_last_room_is_booked_all_the_same() {
     let desk = plenty();
     let mut partition = owned(Floor::Fresh);
     ask_many(&desk, &mut partition, 0..CHARGED_RECORDS_MAX as u128, 1, at_nanos(1));
-    assert!(partition.debt(CheckId(u128::MAX), &[leg(1, 5)], &desk, at_nanos(1)));
+    assert!(partition.debt(CheckId(u128::MAX), FIRST, &[leg(1, 5)], &desk, at_nanos(1)));
     assert_eq!(desk.used(&mut partition, 1, at_nanos(1)), CHARGED_RECORDS_MAX as u64 + 5);
 }
 
@@ -385,7 +396,7 @@ fn a_debt_whose_tombstone_takes_the_last_room_is_booked_all_the_same() {
 enum Step {
     Ask { id: u8, asker: u64, attempt: u8, indexed: bool, question: u8, cost: u64 },
     Cancel { id: u8, asker: u64 },
-    Debt { id: u8, cost: u64 },
+    Debt { id: u8, asker: u64, cost: u64 },
     Pass { millis: u64 },
     GoBack { millis: u64 },
     Sweep { steps: usize },
@@ -399,7 +410,7 @@ fn step() -> impl Strategy<Value = Step> {
                 Step::Ask { id, asker, attempt, indexed, question: u8::from(odd == 0), cost }
             }),
         2 => (id.clone(), 1..3_u64).prop_map(|(id, asker)| Step::Cancel { id, asker }),
-        1 => (id, 1..5_u64).prop_map(|(id, cost)| Step::Debt { id, cost }),
+        1 => (id, 1..3_u64, 1..5_u64).prop_map(|(id, asker, cost)| Step::Debt { id, asker, cost }),
         2 => (1..1_500_u64).prop_map(|millis| Step::Pass { millis }),
         1 => (1..500_u64).prop_map(|millis| Step::GoBack { millis }),
         1 => (0..4_usize).prop_map(|steps| Step::Sweep { steps }),
@@ -496,9 +507,10 @@ impl Twin {
         }
     }
 
-    fn debt(&mut self, id: u8, cost: u64) {
+    fn debt(&mut self, id: u8, asker: u64, cost: u64) {
         match self.known(id) {
             Some(Past { fate: Fate::Settled, .. }) => return,
+            Some(Past { fate: Fate::Decided { .. }, told, .. }) if told.iter().any(|told| *told != asker) => return,
             Some(past) => (past.fate, past.charged) = (Fate::Settled, 0),
             None => self.leave_tombstone(id, Fate::Settled),
         }
@@ -541,9 +553,9 @@ fn check_against(twin: &mut Twin, step: &Step, desk: &Desk, partition: &mut Part
             twin.cancel(id, asker);
             partition.cancel(id_of(id), Asker(asker), desk, now);
         }
-        Step::Debt { id, cost } => {
-            twin.debt(id, cost);
-            partition.debt(id_of(id), &[leg(1, cost)], desk, now);
+        Step::Debt { id, asker, cost } => {
+            twin.debt(id, asker, cost);
+            partition.debt(id_of(id), Asker(asker), &[leg(1, cost)], desk, now);
         }
         Step::Pass { millis } => *clock += millis * 1_000_000,
         Step::GoBack { millis } => *clock = clock.saturating_sub(millis * 1_000_000),

@@ -231,7 +231,7 @@ proptest! {
             let check = first(id).spending(1, if one_by_one { 1 } else { cost });
             let verdict = desk.decide(&mut here, &check, at_nanos(clock));
             if verdict.allowed {
-                other_world.debt(check.id, &check.legs, &desk, at_nanos(clock));
+                other_world.debt(check.id, FIRST, &check.legs, &desk, at_nanos(clock));
                 continue;
             }
             let elsewhere = desk.decide(&mut other_world, &check, at_nanos(clock)).allowed;
