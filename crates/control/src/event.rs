@@ -212,13 +212,13 @@ impl Event {
             Event::PolicyRefused { domain, author, why } => {
                 vec![text("domain", domain), text("author", author), text("why", why)]
             }
-            Event::NodeSeen { node, name, peer } => vec![text("node", name), text("id", &node.0), text("peer", peer)],
+            Event::NodeSeen { node, name, peer } => vec![text("node", name), ("id", id_text(*node)), text("peer", peer)],
             Event::NodeSuspected { node, name } | Event::NodeGone { node, name } => {
-                vec![text("node", name), text("id", &node.0)]
+                vec![text("node", name), ("id", id_text(*node))]
             }
             Event::LeaderChanged { leader, name, term } => {
                 let name = name.as_ref().map(|name| text("node", name));
-                let id = leader.as_ref().map(|leader| text("id", &leader.0));
+                let id = leader.map(|leader| ("id", id_text(leader)));
                 name.into_iter().chain(id).chain([text("term", term)]).collect()
             }
             Event::LeaseLapsed { session } => vec![("session", session_text(*session))],
@@ -234,7 +234,12 @@ impl Event {
 }
 
 fn lived_by(name: &str, session: SessionId) -> Vec<(&'static str, String)> {
-    vec![("node", name.to_owned()), ("id", session.node.0.to_string()), ("session", session_text(session))]
+    vec![("node", name.to_owned()), ("id", id_text(session.node)), ("session", session_text(session))]
+}
+
+/// A node's number as `cluster status` shows it.
+fn id_text(node: NodeId) -> String {
+    format!("{:016x}", node.0)
 }
 
 /// A session as operators see it: its node is told beside it.

@@ -22,10 +22,15 @@ fn catalogue(domains: usize) -> Catalogue {
         let document = Document::parse(&document_text(number)).unwrap();
         let id = |name: &str| {
             let place: usize = name[1..].parse().ok()?;
-            Some((LimitId((number * LIMITS_PER_DOMAIN + place) as u32), 1))
+            Some((limit_id(number * LIMITS_PER_DOMAIN + place), 1))
         };
         catalogue.with_domain(&document, 1, &id, 1_000).unwrap()
     })
+}
+
+/// The identity of the limit at a place; identities begin at 1.
+fn limit_id(place: usize) -> LimitId {
+    LimitId(place as u32 + 1)
 }
 
 /// A document with a rule for each limit.
@@ -80,7 +85,7 @@ const SOURCES: [Source; 6] =
 
 /// Every limit answers in every way there is.
 fn count_everything(policies: &Policies, limits: usize) {
-    for id in (0..limits).map(|id| LimitId(id as u32)) {
+    for id in (0..limits).map(limit_id) {
         for source in SOURCES {
             for (allowed, enforced) in [(true, true), (false, true), (false, false)] {
                 policies.tally.limit(id).unwrap().count(&leg(id, allowed, enforced, source), 2);
@@ -231,7 +236,7 @@ fn a_thousand_limits_and_a_hundred_thousand_decisions_stay_within_the_bound_and_
     let policies = Policies::after(&Policies::none(), catalogue(domains));
     count_everything(&policies, limits);
     for key in 0..100_000 {
-        let id = LimitId((key % limits) as u32);
+        let id = limit_id(key % limits);
         policies.tally.limit(id).unwrap().count(&leg(id, true, true, Source::Owner), 1);
     }
     let mut figures = figures(policies, tokens(1_000));

@@ -74,15 +74,16 @@ fn page_after(calls: &Calls, after: u64) -> anyhow::Result<(Vec<Value>, u64)> {
     Ok((events, next))
 }
 
-/// `2026-01-05T12:00:00.25Z  session_opened  node=n1 id=7 session=...`
+/// `2026-01-05T12:00:00.25Z  session_opened  node=n1 id=7 session=...`: names that people look for come first.
 fn line(event: &Value) -> String {
     let mut line = format!("{:<27} {}", shown(event, "at"), shown(event, "event"));
-    for (name, _) in event.as_object().into_iter().flatten() {
-        if !["seq", "at", "event"].contains(&name.as_str()) {
-            let value = shown(event, name);
-            let quoted = value.is_empty() || value.contains(|c: char| c.is_whitespace() || c == '"' || c.is_control());
-            line.push_str(&if quoted { format!(" {name}={value:?}") } else { format!(" {name}={value}") });
-        }
+    let mut names: Vec<&String> = event.as_object().into_iter().flat_map(serde_json::Map::keys).collect();
+    names.retain(|name| !["seq", "at", "event"].contains(&name.as_str()));
+    names.sort_by_key(|name| !["node", "name", "domain", "peer"].contains(&name.as_str()));
+    for name in names {
+        let value = shown(event, name);
+        let quoted = value.is_empty() || value.contains(|c: char| c.is_whitespace() || c == '"' || c.is_control());
+        line.push_str(&if quoted { format!(" {name}={value:?}") } else { format!(" {name}={value}") });
     }
     line
 }
@@ -93,8 +94,9 @@ mod tests {
 
     #[test]
     fn an_event_is_one_line_whatever_it_tells() {
-        let event = json!({"seq": 4, "at": "2026-01-05T12:00:00.25Z", "event": "session_opened", "node": "n1"});
-        assert_eq!(line(&event), "2026-01-05T12:00:00.25Z     session_opened node=n1");
+        let event = json!({"seq": 4, "at": "2026-01-05T12:00:00.25Z", "event": "session_opened",
+                           "id": "7", "node": "n1"});
+        assert_eq!(line(&event), "2026-01-05T12:00:00.25Z     session_opened node=n1 id=7");
         let odd = json!({"seq": 5, "at": "-", "event": "policy_refused", "why": "a \"b\"\nc", "author": ""});
         assert!(line(&odd).ends_with(r#"policy_refused author="" why="a \"b\"\nc""#), "{}", line(&odd));
     }
