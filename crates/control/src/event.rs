@@ -212,7 +212,9 @@ impl Event {
             Event::PolicyRefused { domain, author, why } => {
                 vec![text("domain", domain), text("author", author), text("why", why)]
             }
-            Event::NodeSeen { node, name, peer } => vec![text("node", name), ("id", id_text(*node)), text("peer", peer)],
+            Event::NodeSeen { node, name, peer } => {
+                vec![text("node", name), ("id", id_text(*node)), text("peer", peer)]
+            }
             Event::NodeSuspected { node, name } | Event::NodeGone { node, name } => {
                 vec![text("node", name), ("id", id_text(*node))]
             }

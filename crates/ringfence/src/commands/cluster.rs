@@ -79,7 +79,9 @@ fn unsettled(cluster: &Value, nodes: usize) -> Option<String> {
     }
     let changing = cluster.get("voters").and_then(|voters| voters.get("changing")?.as_bool());
     if changing.unwrap_or(false) {
-        return Some("the voters are changing: until that is done, a majority of the old ones is needed too".to_owned());
+        return Some(
+            "the voters are changing: until that is done, a majority of the old ones is needed too".to_owned(),
+        );
     }
     let count = |name: &str| cluster.get("partitions").and_then(|partitions| partitions.get(name)?.as_u64());
     match (count("owned"), count("vacant")) {

@@ -112,7 +112,8 @@ mod tests {
         let path = "examples/ringfence.toml".into();
         let text = include_str!("../../../../examples/ringfence.toml");
         // The token in the example's comments is an example too.
-        let with_token = text.replace("# [[auth", "[[auth").replace("# name = \"ch", "name = \"ch").replace("# sco", "sco");
+        let with_token =
+            text.replace("# [[auth", "[[auth").replace("# name = \"ch", "name = \"ch").replace("# sco", "sco");
         let with_token = with_token.replace("# sha256 = \"...\"", &format!("sha256 = \"{}\"", "0f".repeat(32)));
         for text in [text.to_owned(), with_token.replace("# domains", "domains")] {
             let file = Some(Arc::new(FileText { path: PathBuf::clone(&path), text }));
