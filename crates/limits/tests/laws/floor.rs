@@ -129,7 +129,11 @@ fn a_floor_that_has_lapsed_reads_fresh() {
             let (amount, period) = (u128::from(rate.amount()), u128::from(rate.period().as_nanos()));
             let lapse = match shape.algorithm {
                 Algorithm::TokenBucket { burst } => (u128::from(burst) * period).div_ceil(amount),
-                Algorithm::SlidingLog { .. } | Algorithm::FixedWindow { .. } => 2 * period + 200_000_000,
+                Algorithm::SlidingLog { .. }
+                | Algorithm::FixedWindow { .. }
+                | Algorithm::SlidingCounter
+                | Algorithm::Calendar { .. } => 2 * period + 200_000_000,
+                Algorithm::Concurrency { max_hold } => u128::from(max_hold.as_nanos()),
             };
             let Ok(lapse) = u64::try_from(lapse) else { return Ok(()) };
             let Some(begin) =
