@@ -199,29 +199,27 @@ impl Dial<'_> {
             _ if self.is_fresh(cells) => return Span::ZERO,
             0 => self.window.start,
             1 => self.window.end,
-            _ => self.next().map_or(self.window.end, |next| next.end),
+            _ => self.end_of_next(),
         };
         end.saturating_add(self.edge).since(self.now)
     }
 
-    /// How long until `fits`, which only passing edges can bring about: the last one's, this window's, the next one's.
+    /// How long until `fits`, which only passing edges can bring about: the last one's, this window's, or the next one's,
+    /// behind which lies a window that nobody can have counted in yet.
     fn until(&self, fits: impl Fn(&Dial<'_>) -> bool) -> Span {
-        let next = self.next();
-        let last = next.map_or(self.window.end, |next| next.end);
-        let edges = [self.window.start, self.window.end, last].into_iter();
-        let passed = edges.map(|edge| edge.saturating_add(self.edge)).filter(|passed| *passed > self.now);
-        let mut dials = passed.filter_map(|now| self.at(now));
-        let then = dials.find(fits).map_or(last.saturating_add(self.edge), |dial| dial.now);
-        then.since(self.now)
+        let (index, start) = (self.window.index.saturating_add(1), self.window.end);
+        let following = WindowBounds { index, start, end: WallTime::from_unix_nanos(u64::MAX) };
+        for window in [self.window, following] {
+            let now = window.start.saturating_add(self.edge);
+            if now > self.now && fits(&Dial { window, now, ..*self }) {
+                return now.since(self.now);
+            }
+        }
+        self.end_of_next().saturating_add(self.edge).since(self.now)
     }
 
-    fn next(&self) -> Option<WindowBounds> {
-        self.calendars.window(self.calendar, self.window.end)
-    }
-
-    fn at(&self, now: WallTime) -> Option<Dial<'_>> {
-        let window = self.calendars.window(self.calendar, now)?;
-        Some(Dial { window, now, ..*self })
+    fn end_of_next(&self) -> WallTime {
+        self.calendars.window(self.calendar, self.window.end).map_or(self.window.end, |next| next.end)
     }
 }
 

@@ -33,20 +33,20 @@ fn charges_stay(from: &Counted, to: &Counted) -> bool {
         (Counted::Log(from), Counted::Log(to)) => from.window() == to.window(),
         (Counted::Counter(from), Counted::Counter(to)) => from.same_cells(to),
         (Counted::Calendar(from), Counted::Calendar(to)) => from.same_windows(to),
-        (Counted::Leases(_), Counted::Leases(_)) => true,
+        (Counted::Slots(_), Counted::Slots(_)) => true,
         (
             Counted::Bucket(_)
             | Counted::Window(_)
             | Counted::Log(_)
             | Counted::Counter(_)
             | Counted::Calendar(_)
-            | Counted::Leases(_),
+            | Counted::Slots(_),
             Counted::Bucket(_)
             | Counted::Window(_)
             | Counted::Log(_)
             | Counted::Counter(_)
             | Counted::Calendar(_)
-            | Counted::Leases(_),
+            | Counted::Slots(_),
         ) => false,
     }
 }
@@ -67,7 +67,7 @@ fn carried(exact: Exact, from: &Counted, lens: &Lens<'_>) -> Exact {
         }
         (exact @ Exact::Cells(_), Counted::Counter(from), Counted::Counter(to)) if from.same_cells(to) => exact,
         (exact @ Exact::Cells(_), Counted::Calendar(from), Counted::Calendar(to)) if from.same_windows(to) => exact,
-        (exact @ Exact::Leases(_), Counted::Leases(_), Counted::Leases(_)) => exact,
+        (exact @ Exact::Leases(_), Counted::Slots(_), Counted::Slots(_)) => exact,
         (exact, from, _) => used_now(Lens { counted: from, ..*lens }.read(exact.view()).units(), lens),
     }
 }
@@ -87,7 +87,7 @@ fn used_now(units: u64, lens: &Lens<'_>) -> Exact {
             let dial = lens.dial(terms).expect("only a limit that can be told reads its state");
             Exact::Cells(terms.used_now(units, &dial))
         }
-        Counted::Leases(terms) => Exact::Leases(terms.used_now(units, now)),
+        Counted::Slots(terms) => Exact::Leases(terms.used_now(units, now)),
     }
 }
 

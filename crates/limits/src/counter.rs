@@ -12,7 +12,7 @@
 use crate::bucket::DEBT_CAPACITIES;
 use crate::cells::Cells;
 use crate::decision::{LegDecision, Wait};
-use crate::rate::Rate;
+use crate::rate::{AMOUNT_MAX, Rate};
 use crate::time::{Moment, Span};
 
 /// A sliding counter's numbers. [`Cells::at`] is the instant at which the later cell began.
@@ -109,7 +109,7 @@ impl CounterTerms {
     /// that was booted since, the cell counts from its boot: longer than it might, never shorter.
     pub(crate) fn taken_in(&self, elapsed: Span, earlier: u64, later: u64, now: Moment) -> Option<Cells> {
         let at = now.saturating_sub(elapsed).as_nanos();
-        let bounded = |units: u64| units.min(self.most());
+        let bounded = |units: u64| units.min(AMOUNT_MAX * DEBT_CAPACITIES);
         (elapsed.as_nanos() < self.period).then_some(Cells { at, earlier: bounded(earlier), later: bounded(later) })
     }
 

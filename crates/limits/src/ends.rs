@@ -60,7 +60,7 @@ impl Ends {
 
     /// Prolongs a lease at both ends. Unknown slots are counted by the most, so that end says who may adopt one.
     pub(crate) fn renew(&mut self, lens: &Lens<'_>, slots: u64) -> Renewed {
-        let (Exact::Leases(lo), Exact::Leases(hi), Counted::Leases(terms)) = (&mut self.lo, &mut self.hi, lens.counted)
+        let (Exact::Leases(lo), Exact::Leases(hi), Counted::Slots(terms)) = (&mut self.lo, &mut self.hi, lens.counted)
         else {
             return Renewed::NotHeld;
         };
@@ -110,7 +110,7 @@ impl Exact {
                 Trace::Log(now)
             }
             (Exact::Cells(cells), Counted::Counter(_) | Counted::Calendar(_)) => lens.charge_cells(cells, cost),
-            (Exact::Leases(leases), Counted::Leases(terms)) => {
+            (Exact::Leases(leases), Counted::Slots(terms)) => {
                 leases.charge(terms, lens.hold(), now, cost);
                 Trace::Lease(lens.hold().id)
             }
@@ -121,7 +121,7 @@ impl Exact {
                 | Counted::Log(_)
                 | Counted::Counter(_)
                 | Counted::Calendar(_)
-                | Counted::Leases(_),
+                | Counted::Slots(_),
             ) => unreachable!("law 5: state is written under the shape it was read under"),
         }
     }
@@ -140,7 +140,7 @@ impl Exact {
                 log.undo(terms, at, lens.now.moment, charge.cost);
             }
             (Exact::Cells(cells), _, trace) => *cells = lens.undone_cells(*cells, trace, charge.cost),
-            (Exact::Leases(leases), Counted::Leases(_), Trace::Lease(id)) => {
+            (Exact::Leases(leases), Counted::Slots(_), Trace::Lease(id)) => {
                 leases.undo(id, lens.now.moment, charge.cost);
             }
             (
@@ -150,7 +150,7 @@ impl Exact {
                 | Counted::Log(_)
                 | Counted::Counter(_)
                 | Counted::Calendar(_)
-                | Counted::Leases(_),
+                | Counted::Slots(_),
                 Trace::Bucket(_)
                 | Trace::Window(_)
                 | Trace::Log(_)

@@ -119,7 +119,7 @@ impl Table {
         act: impl FnOnce(&mut State, &Lens<'_>) -> T,
     ) -> Result<T, Undecided> {
         let leg = &self.as_it_reads(leg);
-        let Terms::Counted(counted @ Counted::Leases(_)) = rules.shapes.terms(leg.shape) else { return Ok(nothing) };
+        let Terms::Counted(counted @ Counted::Slots(_)) = rules.shapes.terms(leg.shape) else { return Ok(nothing) };
         let lens = rules.lens(leg, counted);
         if let Some(state) = self.find(&lens, leg.shape, rules) {
             return Ok(act(state, &lens));

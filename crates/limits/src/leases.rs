@@ -1,4 +1,4 @@
-//! Concurrency: a key's slots, each held under an id until it is released or its time is over. An id, because a bare count
+//! Leases of a key's slots, each held under an id until it is released or its time is over. An id, because a bare count
 //! leaks when a holder crashes and goes below nothing when one lets go twice; a time, because a holder that crashed
 //! never lets go. Taking and letting go are idempotent by id.
 //!
@@ -7,10 +7,8 @@
 //! *adopted*. While slots are unknown the ids that have ended here are remembered, so that none of them is taken for an
 //! unknown one; where there are too many, nobody is adopted any more, and the unknown slots run out by themselves.
 
-use crate::bucket::DEBT_CAPACITIES;
-use crate::decision::{LegDecision, Wait};
 use crate::hold::{Hold, HoldId};
-use crate::rate::Rate;
+use crate::slots::SlotTerms;
 use crate::time::{Moment, Span};
 
 /// Leases that one key may have at once, 40 bytes each. Where slots are left but no lease can be written down, the check
@@ -22,14 +20,6 @@ const ENDED_MAX: usize = 1_024;
 
 /// A list shorter than this many leases is not worth giving memory back for.
 const KEPT_CAPACITY: usize = 16;
-
-/// A concurrency limit's numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LeaseTerms {
-    slots: u64,
-    ttl: Span,
-    max_hold: Span,
-}
 
 /// One lease: live while the clock is before `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,77 +81,6 @@ impl Default for Ended {
     }
 }
 
-impl LeaseTerms {
-    pub(crate) fn new(rate: Rate, max_hold: Span) -> LeaseTerms {
-        LeaseTerms { slots: rate.amount(), ttl: rate.period(), max_hold }
-    }
-
-    /// Whether `cost` slots are free, and how the key then stands. No leases are none held.
-    pub(crate) fn weigh(&self, leases: Option<&Leases>, hold: Option<&Hold>, now: Moment, cost: u64) -> LegDecision {
-        let seen = Seen::new(leases, now);
-        if cost == 0 || seen.holds(hold) {
-            self.standing(&seen, None, Wait::Now)
-        } else if cost > self.slots {
-            self.standing(&seen, None, Wait::Never)
-        } else if seen.used.saturating_add(cost) > self.slots {
-            let wait = seen.until_back(seen.used.saturating_add(cost) - self.slots);
-            self.standing(&seen, None, wait.map_or(Wait::Never, Wait::After))
-        } else if seen.is_full() {
-            self.standing(&seen, None, seen.until_back(1).map_or(Wait::Never, Wait::After))
-        } else {
-            let (_, end) = self.ends(hold, now);
-            self.standing(&seen, Some((end, cost)), Wait::Now)
-        }
-    }
-
-    /// All slots held by nobody knows whom, as of one instant.
-    pub(crate) fn full_as_of(&self, at: Moment) -> Leases {
-        let unknown = Unknown { slots: self.slots, end: at.saturating_add(self.max_hold) };
-        Leases { unknown, ..Leases::default() }
-    }
-
-    /// Slots in use for the time of one lease, in nobody's name: what a key used under an algorithm without leases.
-    pub(crate) fn used_now(&self, slots: u64, now: Moment) -> Leases {
-        let end = now.saturating_add(self.ttl);
-        Leases::of(
-            [Lease { id: HoldId::unnamed(u64::MAX), slots, end, last_end: end }],
-            Unknown::default(),
-            Ended::default(),
-        )
-    }
-
-    /// The most slots that charging ever counts.
-    pub(crate) fn most(&self) -> u64 {
-        self.slots * DEBT_CAPACITIES
-    }
-
-    /// The latest end of a lease that begins now, and the end it begins with.
-    fn ends(&self, hold: Option<&Hold>, now: Moment) -> (Moment, Moment) {
-        let last_end = now.saturating_add(self.max_hold);
-        let ttl = hold.and_then(|hold| hold.ttl).unwrap_or(self.ttl);
-        (last_end, now.saturating_add(ttl).min(last_end))
-    }
-
-    /// How the key stands, with one more lease if there is one.
-    fn standing(&self, seen: &Seen<'_>, more: Option<(Moment, u64)>, wait: Wait) -> LegDecision {
-        let used = seen.used.saturating_add(more.map_or(0, |(_, slots)| slots));
-        let full = seen.is_full() && more.is_none();
-        LegDecision {
-            allowed: wait == Wait::Now,
-            capacity: self.slots,
-            remaining: if full { 0 } else { self.slots.saturating_sub(used) },
-            wait,
-            reset_after: seen.until_empty(more),
-            next_unit_after: match more {
-                Some((end, _)) => {
-                    Some(seen.until_back(1).map_or(end.since(seen.now), |back| back.min(end.since(seen.now))))
-                }
-                None => seen.until_back(used.saturating_sub(self.slots) + 1),
-            },
-        }
-    }
-}
-
 impl Leases {
     /// Leases in any order.
     pub(crate) fn of(leases: impl IntoIterator<Item = Lease>, unknown: Unknown, ended: Ended) -> Leases {
@@ -171,9 +90,9 @@ impl Leases {
         Leases { held, used, unknown, ended }
     }
 
-    /// Takes `cost` slots, unless the hold's lease is live already. What was admitted always fits; a debt fits up to
-    /// [`DEBT_CAPACITIES`].
-    pub(crate) fn charge(&mut self, terms: &LeaseTerms, hold: &Hold, now: Moment, cost: u64) {
+    /// Takes `cost` slots, unless the hold's lease is live already. What was admitted always fits; a debt fits as far as
+    /// [`SlotTerms::most`].
+    pub(crate) fn charge(&mut self, terms: &SlotTerms, hold: &Hold, now: Moment, cost: u64) {
         self.forget_lapsed(now);
         let counted = self.used.saturating_add(self.unknown.slots);
         let slots = cost.min(terms.most().saturating_sub(counted));
@@ -188,7 +107,7 @@ impl Leases {
     }
 
     /// Prolongs the lease of `hold`, or adopts one of `slots` that are held and not known.
-    pub(crate) fn renew(&mut self, terms: &LeaseTerms, hold: &Hold, now: Moment, slots: u64) -> Renewed {
+    pub(crate) fn renew(&mut self, terms: &SlotTerms, hold: &Hold, now: Moment, slots: u64) -> Renewed {
         self.forget_lapsed(now);
         let (_, asked) = terms.ends(Some(hold), now);
         let lease = match self.position(hold.id) {
@@ -261,7 +180,9 @@ impl Leases {
 
     /// Slots held at `now`.
     pub(crate) fn used(&self, now: Moment) -> u64 {
-        Seen::new(Some(self), now).used
+        let lapsed = &self.held[..self.held.len() - self.live(now).len()];
+        let known = self.used - lapsed.iter().map(|lease| lease.slots).sum::<u64>();
+        known.saturating_add(self.unknown_at(now).slots)
     }
 
     /// Whether this says no more than a key without an entry: nothing is held, and where slots were unknown, the time is
@@ -324,6 +245,10 @@ impl Leases {
     }
 
     fn write(&mut self, lease: Lease) {
+        if self.held.capacity() == 0 {
+            // Most keys have one lease; a list that grows by itself begins with room for four.
+            self.held.reserve_exact(1);
+        }
         let position = self.held.partition_point(|held| held.end <= lease.end);
         self.used += lease.slots;
         self.held.insert(position, lease);
@@ -333,55 +258,6 @@ impl Leases {
         let lease = self.held.remove(position);
         self.used -= lease.slots;
         lease
-    }
-}
-
-/// Leases as they read at one instant: those that have ended skipped.
-struct Seen<'a> {
-    live: &'a [Lease],
-    unknown: Unknown,
-    used: u64,
-    now: Moment,
-}
-
-impl<'a> Seen<'a> {
-    fn new(leases: Option<&'a Leases>, now: Moment) -> Seen<'a> {
-        let (live, unknown) =
-            leases.map_or((&[][..], Unknown::default()), |leases| (leases.live(now), leases.unknown_at(now)));
-        let lapsed = |leases: &Leases| {
-            leases.held[..leases.held.len() - live.len()].iter().map(|lease| lease.slots).sum::<u64>()
-        };
-        let used = leases.map_or(0, |leases| (leases.used - lapsed(leases)).saturating_add(unknown.slots));
-        Seen { live, unknown, used, now }
-    }
-
-    /// Whether this hold's lease is live: asking for it again then costs nothing.
-    fn holds(&self, hold: Option<&Hold>) -> bool {
-        hold.is_some_and(|hold| hold.id.is_named() && self.live.iter().any(|lease| lease.id == hold.id))
-    }
-
-    fn is_full(&self) -> bool {
-        self.live.len() >= LEASES_MAX
-    }
-
-    /// How long until `slots` have come back by themselves; `None` when so many are not out.
-    fn until_back(&self, slots: u64) -> Option<Span> {
-        let (before, after) = self.live.split_at(self.live.partition_point(|lease| lease.end <= self.unknown.end));
-        let unknown = std::iter::once((self.unknown.end, self.unknown.slots));
-        let known = |lease: &Lease| (lease.end, lease.slots);
-        let mut back = 0u64;
-        let mut ends = before.iter().map(known).chain(unknown).chain(after.iter().map(known));
-        let enough = ends.find(|(_, slots_back)| {
-            back = back.saturating_add(*slots_back);
-            back >= slots
-        });
-        enough.map(|(end, _)| end.since(self.now))
-    }
-
-    fn until_empty(&self, more: Option<(Moment, u64)>) -> Span {
-        let unknown = (self.unknown.slots > 0).then_some(self.unknown.end);
-        let ends = [self.live.last().map(|lease| lease.end), more.map(|(end, _)| end), unknown];
-        ends.into_iter().flatten().max().map_or(Span::ZERO, |end| end.since(self.now))
     }
 }
 

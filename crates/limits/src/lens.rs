@@ -10,11 +10,12 @@ use crate::decision::{Absent, LegDecision};
 use crate::ends::{Exact, View};
 use crate::hold::Hold;
 use crate::key::Fingerprint;
-use crate::leases::{LeaseTerms, Leases};
+use crate::leases::Leases;
 use crate::leg::WhyUndecided;
 use crate::log::{Log, LogTerms};
 use crate::rate::Basis;
 use crate::shapes::{ShapeId, Shapes};
+use crate::slots::SlotTerms;
 use crate::terms::Counted;
 use crate::time::{Now, WallTime};
 use crate::window::{self, Window, WindowTerms};
@@ -45,7 +46,7 @@ pub(crate) enum Reading<'a> {
     /// The current windows of a calendar; no dial where nobody knows what time it is there, and then no window is over.
     Calendar { terms: &'a CalendarTerms, cells: Cells, dial: Option<Dial<'a>> },
     /// Leases, and who asks; none are none held.
-    Leases { terms: &'a LeaseTerms, leases: Option<&'a Leases>, hold: Option<&'a Hold>, now: Now },
+    Leases { terms: &'a SlotTerms, leases: Option<&'a Leases>, hold: Option<&'a Hold>, now: Now },
 }
 
 impl<'a> Lens<'a> {
@@ -65,7 +66,7 @@ impl<'a> Lens<'a> {
     #[inline]
     pub(crate) fn untold(&self) -> Option<WhyUndecided> {
         match self.counted {
-            Counted::Bucket(_) | Counted::Log(_) | Counted::Counter(_) | Counted::Leases(_) => None,
+            Counted::Bucket(_) | Counted::Log(_) | Counted::Counter(_) | Counted::Slots(_) => None,
             Counted::Window(terms) => {
                 (terms.is_aligned() && self.now.wall.is_none()).then_some(WhyUndecided::NoClusterTime)
             }
@@ -103,7 +104,7 @@ impl<'a> Lens<'a> {
                 let dial = self.dial(terms);
                 Reading::Calendar { terms, cells: dial.as_ref().map_or(cells, |dial| dial.current(cells)), dial }
             }
-            (Counted::Leases(terms), View::Leases(leases)) => {
+            (Counted::Slots(terms), View::Leases(leases)) => {
                 Reading::Leases { terms, leases: Some(leases), hold: self.hold, now: self.now }
             }
             (
@@ -112,7 +113,7 @@ impl<'a> Lens<'a> {
                 | Counted::Log(_)
                 | Counted::Counter(_)
                 | Counted::Calendar(_)
-                | Counted::Leases(_),
+                | Counted::Slots(_),
                 View::Bucket(_) | View::Window(_) | View::Log(_) | View::Cells(_) | View::Leases(_),
             ) => unreachable!("law 5: state is read under the shape it was written under"),
         }
@@ -133,7 +134,7 @@ impl<'a> Lens<'a> {
                 let dial = self.dial(terms);
                 Reading::Calendar { terms, cells: opened(dial.as_ref()), dial }
             }
-            Counted::Leases(terms) => Reading::Leases { terms, leases: None, hold: self.hold, now: self.now },
+            Counted::Slots(terms) => Reading::Leases { terms, leases: None, hold: self.hold, now: self.now },
         }
     }
 
@@ -151,7 +152,7 @@ impl<'a> Lens<'a> {
             Counted::Log(_) => Exact::Log(Log::of_groups([])),
             Counted::Counter(terms) => Exact::Cells(terms.opened(self.now.moment)),
             Counted::Calendar(terms) => Exact::Cells(opened(self.dial(terms).as_ref())),
-            Counted::Leases(_) => Exact::Leases(Leases::default()),
+            Counted::Slots(_) => Exact::Leases(Leases::default()),
         }
     }
 
@@ -168,7 +169,7 @@ impl<'a> Lens<'a> {
                 let touched = terms.dial(self.calendars, self.as_cluster_time(at).wall, Basis::Hi)?;
                 Exact::Cells(terms.full_as_of(&touched))
             }
-            Counted::Leases(terms) => Exact::Leases(terms.full_as_of(at.moment)),
+            Counted::Slots(terms) => Exact::Leases(terms.full_as_of(at.moment)),
         };
         let lapsed = self.read(full.view()).is_fresh();
         (!lapsed).then_some(full)
@@ -188,7 +189,7 @@ impl<'a> Lens<'a> {
                 let reach = dial.reach(cells.at);
                 Trace::Calendar { first: *reach.start(), last: *reach.end() }
             }
-            Counted::Bucket(_) | Counted::Window(_) | Counted::Log(_) | Counted::Leases(_) => {
+            Counted::Bucket(_) | Counted::Window(_) | Counted::Log(_) | Counted::Slots(_) => {
                 unreachable!("law 5: state is written under the shape it was read under")
             }
         }

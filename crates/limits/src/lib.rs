@@ -24,6 +24,7 @@ pub mod reserve;
 pub mod reset;
 mod segment;
 pub mod shapes;
+mod slots;
 mod state;
 mod store;
 pub mod table;

@@ -58,6 +58,9 @@ pub(crate) struct Reserves {
     keys: BTreeMap<Fingerprint, usize>,
 }
 
+/// The room that was taken for each leg.
+type Rooms = SmallVec<[Option<DomainId>; 4]>;
+
 #[derive(Debug)]
 struct Open {
     units: u64,
@@ -91,12 +94,10 @@ impl Table {
         }
         let rooms = self.take_rooms(legs, rules)?;
         let decided = self.decide_by(legs, rules, out);
-        let kept = if decided == Ok(true) { &out.charges[..] } else { &[] };
-        give_back(rooms, kept, rules);
-        if !kept.is_empty() {
+        let charges = settled_later(legs, rooms, &out.charges, rules);
+        if !charges.is_empty() {
             let end = rules.now.moment.saturating_add(reserve.ttl.min(RESERVE_TTL_MAX));
-            let open = Open { units: reserve.units, end, charges: kept.into() };
-            self.reserves.get_or_insert_default().put(hold.id, open);
+            self.reserves.get_or_insert_default().put(reserve.id, Open { units: reserve.units, end, charges });
         }
         decided
     }
@@ -153,18 +154,17 @@ impl Table {
         charges.for_each(|charge| budgets.give(shapes.get(charge.shape).domain));
     }
 
-    /// Takes the room of a key for every leg that may be charged, or for none.
-    fn take_rooms(&mut self, legs: &[Leg], rules: Rules<'_>) -> Result<SmallVec<[DomainId; 4]>, Undecided> {
-        let mut rooms = SmallVec::new();
+    /// Takes the room of a key for every leg that may be charged, or for none. A shadow leg refuses nobody for want of it.
+    fn take_rooms(&mut self, legs: &[Leg], rules: Rules<'_>) -> Result<Rooms, Undecided> {
+        let mut rooms = Rooms::new();
         for (index, leg) in legs.iter().enumerate() {
-            if leg.cost == 0 || !matches!(rules.shapes.terms(leg.shape), Terms::Counted(_)) {
-                continue;
-            }
-            if !self.take_room(legs, leg, rules) {
-                give_back(rooms, &[], rules);
+            let may_charge = leg.cost > 0 && matches!(rules.shapes.terms(leg.shape), Terms::Counted(_));
+            let taken = may_charge && self.take_room(legs, leg, rules);
+            if may_charge && !taken && !leg.shadow {
+                rooms.into_iter().flatten().for_each(|domain| rules.budgets.give(domain));
                 return Err(Undecided { leg: index, why: WhyUndecided::TableFull });
             }
-            rooms.push(rules.domain(leg.shape));
+            rooms.push(taken.then(|| rules.domain(leg.shape)));
         }
         Ok(rooms)
     }
@@ -196,14 +196,18 @@ impl Reserves {
     }
 }
 
-/// Gives back what room was taken and is not needed by these charges.
-fn give_back(mut rooms: SmallVec<[DomainId; 4]>, kept: &[Charge], rules: Rules<'_>) {
-    for charge in kept {
-        let domain = rules.domain(charge.shape);
-        let position = rooms.iter().position(|room| *room == domain);
-        rooms.swap_remove(position.expect("room was taken for every leg that is charged"));
+/// The charges that have room to be remembered, which are in the order of their legs; all other room is given back.
+fn settled_later(legs: &[Leg], rooms: Rooms, charges: &[Charge], rules: Rules<'_>) -> SmallVec<[Charge; 2]> {
+    let (mut charges, mut kept) = (charges.iter().peekable(), SmallVec::new());
+    for (leg, room) in legs.iter().zip(rooms) {
+        let is_its = |charge: &&Charge| (charge.key, charge.shape, charge.cost) == (leg.key, leg.shape, leg.cost);
+        match (charges.next_if(is_its), room) {
+            (Some(charge), Some(_)) => kept.push(*charge),
+            (None, Some(domain)) => rules.budgets.give(domain),
+            (Some(_) | None, None) => {}
+        }
     }
-    rooms.into_iter().for_each(|domain| rules.budgets.give(domain));
+    kept
 }
 
 /// What of a charge was not needed, when `spent` of `units` were; of a lease all, since what it was for is over.

@@ -136,7 +136,7 @@ impl State {
             (State::WideCells { cells, .. }, Counted::Counter(_) | Counted::Calendar(_)) => {
                 lens.charge_cells(cells, cost)
             }
-            (State::Leases { leases, .. }, Counted::Leases(terms)) => {
+            (State::Leases { leases, .. }, Counted::Slots(terms)) => {
                 leases.charge(terms, lens.hold(), now, cost);
                 Trace::Lease(lens.hold().id)
             }
@@ -155,7 +155,7 @@ impl State {
                 | Counted::Log(_)
                 | Counted::Counter(_)
                 | Counted::Calendar(_)
-                | Counted::Leases(_),
+                | Counted::Slots(_),
             ) => unreachable!("law 5: state is written under the shape it was read under"),
         }
     }
@@ -185,7 +185,7 @@ impl State {
             }
             (State::Cells { cells, .. }, _, trace) => cells.set(lens.undone_cells(cells.cells(), trace, charge.cost)),
             (State::WideCells { cells, .. }, _, trace) => **cells = lens.undone_cells(**cells, trace, charge.cost),
-            (State::Leases { leases, .. }, Counted::Leases(_), Trace::Lease(id)) => {
+            (State::Leases { leases, .. }, Counted::Slots(_), Trace::Lease(id)) => {
                 leases.undo(id, now.moment, charge.cost);
             }
             (State::Inexact { ends, .. }, _, _) => ends.undo(lens, charge),
@@ -200,7 +200,7 @@ impl State {
                 | Counted::Log(_)
                 | Counted::Counter(_)
                 | Counted::Calendar(_)
-                | Counted::Leases(_),
+                | Counted::Slots(_),
                 Trace::Bucket(_)
                 | Trace::Window(_)
                 | Trace::Log(_)
@@ -215,8 +215,8 @@ impl State {
     pub(crate) fn renew(&mut self, lens: &Lens<'_>, slots: u64) -> Renewed {
         let now = lens.now.moment;
         match (self, lens.counted) {
-            (State::Leases { leases, .. }, Counted::Leases(terms)) => leases.renew(terms, lens.hold(), now, slots),
-            (State::Inexact { ends, .. }, Counted::Leases(_)) => ends.renew(lens, slots),
+            (State::Leases { leases, .. }, Counted::Slots(terms)) => leases.renew(terms, lens.hold(), now, slots),
+            (State::Inexact { ends, .. }, Counted::Slots(_)) => ends.renew(lens, slots),
             (_, _) => Renewed::NotHeld,
         }
     }

@@ -4,9 +4,9 @@
 use crate::bucket::BucketTerms;
 use crate::calendar::CalendarTerms;
 use crate::counter::CounterTerms;
-use crate::leases::LeaseTerms;
 use crate::log::LogTerms;
 use crate::rate::{Algorithm, Shape};
+use crate::slots::SlotTerms;
 use crate::window::WindowTerms;
 
 /// What a limit's shape means to a decision.
@@ -28,7 +28,7 @@ pub(crate) enum Counted {
     Log(LogTerms),
     Counter(CounterTerms),
     Calendar(CalendarTerms),
-    Leases(LeaseTerms),
+    Slots(SlotTerms),
 }
 
 impl Terms {
@@ -43,7 +43,7 @@ impl Terms {
             Algorithm::FixedWindow { align } => Counted::Window(WindowTerms::new(rate, align)),
             Algorithm::SlidingCounter => Counted::Counter(CounterTerms::new(rate)),
             Algorithm::Calendar { calendar } => Counted::Calendar(CalendarTerms::new(rate, calendar)),
-            Algorithm::Concurrency { max_hold } => Counted::Leases(LeaseTerms::new(rate, max_hold)),
+            Algorithm::Concurrency { max_hold } => Counted::Slots(SlotTerms::new(rate, max_hold)),
         })
     }
 }
@@ -54,7 +54,7 @@ impl Counted {
         match self {
             Counted::Counter(terms) => terms.most(),
             Counted::Calendar(terms) => terms.most(),
-            Counted::Bucket(_) | Counted::Window(_) | Counted::Log(_) | Counted::Leases(_) => 0,
+            Counted::Bucket(_) | Counted::Window(_) | Counted::Log(_) | Counted::Slots(_) => 0,
         }
     }
 }

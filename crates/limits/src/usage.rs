@@ -185,14 +185,14 @@ impl Used {
             (Counted::Calendar(_), View::Cells(Cells { at: index, earlier, later })) => {
                 Used::Calendar { index, earlier, later }
             }
-            (Counted::Leases(_), View::Leases(leases)) => Used::of_leases(leases, now.moment),
+            (Counted::Slots(_), View::Leases(leases)) => Used::of_leases(leases, now.moment),
             (
                 Counted::Bucket(_)
                 | Counted::Window(_)
                 | Counted::Log(_)
                 | Counted::Counter(_)
                 | Counted::Calendar(_)
-                | Counted::Leases(_),
+                | Counted::Slots(_),
                 View::Bucket(_) | View::Window(_) | View::Log(_) | View::Cells(_) | View::Leases(_),
             ) => unreachable!("law 5: state is read under the shape it was written under"),
         }
@@ -230,7 +230,7 @@ impl Used {
                     false => Err(InsertError::Misfit),
                 }
             }
-            (Counted::Leases(_), Used::Leases { held, unknown, ended }) => {
+            (Counted::Slots(_), Used::Leases { held, unknown, ended }) => {
                 Ok(Exact::Leases(taken_in(held, *unknown, ended.as_deref(), now)))
             }
             (
@@ -239,7 +239,7 @@ impl Used {
                 | Counted::Log(_)
                 | Counted::Counter(_)
                 | Counted::Calendar(_)
-                | Counted::Leases(_),
+                | Counted::Slots(_),
                 _,
             ) => Err(InsertError::Misfit),
         }

@@ -20,6 +20,7 @@ mod interval;
 mod irregular;
 mod leases;
 mod oracle;
+mod pairs;
 mod pitfalls;
 mod reserves;
 mod rooms;

@@ -202,6 +202,26 @@ fn reserves_take_room_like_keys() {
 }
 
 #[test]
+fn a_shadow_without_room_for_its_reserve_refuses_nobody_and_stays_charged() {
+    let mut single = Single::new(bucket(1, secs(60), 10));
+    let domain = DomainId(7);
+    let watching = single.shapes.intern(Shape { domain, ..log(10, secs(60)) });
+    let shadow = Leg { shape: watching, key: limits::Fingerprint([1, 2]), shadow: true, ..single.leg(4) };
+    single.budgets.set_max(domain, 2);
+    let reserve = |id| Reserve { id: HoldId::from(id), ttl: Span::from_secs(60), units: 4 };
+    let (legs, mut out) = ([shadow, single.leg(4)], Decided::default());
+    for id in [1, 2] {
+        let allowed = single.table.reserve(&legs, &reserve(id), &single.shapes, &single.budgets, at(0), &mut out);
+        assert_eq!(allowed, Ok(true));
+    }
+    assert_eq!((single.settle(1, 0, at(0)), single.settle(2, 0, at(0))), (Settled::Closed, Settled::Closed));
+    assert_eq!(single.peek(0, at(0)).remaining, 10);
+    let stands = single.table.peek(&Leg { cost: 0, ..shadow }, &single.shapes, at(0)).unwrap();
+    assert_eq!(stands.remaining, 10 - 4, "of the second there was no room to remember it");
+    assert_eq!((single.budgets.used(domain), single.budgets.used(DomainId(0))), (1, 1));
+}
+
+#[test]
 fn a_denied_reserve_leaves_nothing() {
     let mut single = Single::new(bucket(1, secs(1), 10));
     assert!(!single.reserve(1, 11, secs(60), at(0)));
