@@ -307,7 +307,14 @@ impl Partition {
             Algorithm::SlidingLog { .. } | Algorithm::FixedWindow { align: Align::First } => {
                 now.moment < at.moment.saturating_add(rate.period()) && admits(&fresh, now)
             }
-            Algorithm::FixedWindow { align: Align::Epoch | Align::Hashed } => admits(&fresh, now),
+            Algorithm::SlidingCounter => {
+                let two_cells = rate.period().saturating_add(rate.period());
+                now.moment < at.moment.saturating_add(two_cells) && admits(&fresh, now)
+            }
+            Algorithm::Concurrency { max_hold } => now.moment < at.moment.saturating_add(max_hold) && admits(&fresh, now),
+            Algorithm::FixedWindow { align: Align::Epoch | Align::Hashed } | Algorithm::Calendar { .. } => {
+                admits(&fresh, now)
+            }
         }
     }
 }
@@ -352,6 +359,7 @@ fn unknown(undecided: Undecided) -> Unknown {
     match undecided.why {
         WhyUndecided::TableFull => Unknown::TableFull { leg: undecided.leg as u8 },
         WhyUndecided::NoClusterTime => Unknown::Clock,
+        WhyUndecided::NoCalendar => Unknown::Policy,
     }
 }
 
