@@ -16,7 +16,7 @@ use crate::time::{Moment, Span};
 pub const LEASES_MAX: usize = 16_384;
 
 /// Ended ids remembered per key while slots are unknown, 16 KiB at most.
-const ENDED_MAX: usize = 1_024;
+pub(crate) const ENDED_MAX: usize = 1_024;
 
 /// A list shorter than this many leases is not worth giving memory back for.
 const KEPT_CAPACITY: usize = 16;
@@ -90,20 +90,22 @@ impl Leases {
         Leases { held, used, unknown, ended }
     }
 
-    /// Takes `cost` slots, unless the hold's lease is live already. What was admitted always fits; a debt fits as far as
-    /// [`SlotTerms::most`].
+    /// Takes `cost` slots in the name of `hold`, on top of what it holds. What was admitted always fits; a debt fits as
+    /// far as [`SlotTerms::most`].
     pub(crate) fn charge(&mut self, terms: &SlotTerms, hold: &Hold, now: Moment, cost: u64) {
         self.forget_lapsed(now);
         let counted = self.used.saturating_add(self.unknown.slots);
         let slots = cost.min(terms.most().saturating_sub(counted));
-        if slots == 0 || self.held.len() >= LEASES_MAX || (hold.id.is_named() && self.position(hold.id).is_some()) {
-            return;
+        if let Some(position) = self.position(hold.id) {
+            self.held[position].slots += slots;
+            self.used += slots;
+        } else if slots > 0 && self.held.len() < LEASES_MAX {
+            if let Ended::These(ids) = &mut self.ended {
+                ids.retain(|id| *id != hold.id);
+            }
+            let (last_end, end) = terms.ends(Some(hold), now);
+            self.write(Lease { id: hold.id, slots, end, last_end });
         }
-        if let Ended::These(ids) = &mut self.ended {
-            ids.retain(|id| *id != hold.id);
-        }
-        let (last_end, end) = terms.ends(Some(hold), now);
-        self.write(Lease { id: hold.id, slots, end, last_end });
     }
 
     /// Prolongs the lease of `hold`, or adopts one of `slots` that are held and not known.

@@ -15,7 +15,7 @@ use crate::leg::WhyUndecided;
 use crate::log::{Log, LogTerms};
 use crate::rate::Basis;
 use crate::shapes::{ShapeId, Shapes};
-use crate::slots::SlotTerms;
+use crate::slots::{self, SlotTerms};
 use crate::terms::Counted;
 use crate::time::{Now, WallTime};
 use crate::window::{self, Window, WindowTerms};
@@ -228,6 +228,19 @@ impl<'a> Reading<'a> {
             Reading::Calendar { terms, cells, dial: Some(dial) } => terms.weigh(cells, &dial, cost),
             Reading::Calendar { terms, cells, dial: None } => terms.weigh_blind(&cells, cost),
             Reading::Leases { terms, leases, hold, now } => terms.weigh(leases, hold, now.moment, cost),
+        }
+    }
+
+    /// Whether whoever asks holds slots of this key already, and so is not charged again.
+    #[inline]
+    pub(crate) fn is_held(&self) -> bool {
+        match *self {
+            Reading::Leases { leases, hold, now, .. } => slots::holds(leases, hold, now.moment),
+            Reading::Bucket { .. }
+            | Reading::Window { .. }
+            | Reading::Log { .. }
+            | Reading::Counter { .. }
+            | Reading::Calendar { .. } => false,
         }
     }
 

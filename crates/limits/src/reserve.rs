@@ -2,8 +2,8 @@
 //! and says what it was. The rest of the charge is undone, by the rules of any undoing (law 8). A reserve that is not
 //! settled in time stays charged as it is: whoever crashed may have spent it all.
 //!
-//! An open reserve is remembered beside the keys it charged and takes the room of a key of the same domain for each, so
-//! that they are bounded like keys and one domain's reserves never crowd out another's.
+//! An open reserve is remembered beside the keys it charged and takes the room of a key for each leg, so that reserves are
+//! bounded like keys and one domain's never crowd out another's.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -17,7 +17,6 @@ use crate::leg::{Decided, Leg, Undecided, WhyUndecided};
 use crate::rate::DomainId;
 use crate::shapes::Shapes;
 use crate::table::{Rules, Table};
-use crate::terms::Terms;
 use crate::time::{Moment, Now, Span};
 
 /// The longest that a reserve stays open: a day. A longer time is cut to it.
@@ -58,19 +57,20 @@ pub(crate) struct Reserves {
     keys: BTreeMap<Fingerprint, usize>,
 }
 
-/// The room that was taken for each leg.
-type Rooms = SmallVec<[Option<DomainId>; 4]>;
+/// The domains in which room was taken, once for each leg.
+type Rooms = SmallVec<[DomainId; 2]>;
 
 #[derive(Debug)]
 struct Open {
     units: u64,
     end: Moment,
     charges: SmallVec<[Charge; 2]>,
+    rooms: Rooms,
 }
 
 impl Table {
     /// Decides one check, as [`Table::decide`] does, and if it is allowed remembers its charges until they are settled.
-    /// Its concurrency limits are acquired for the same time. Reserving under an id that is open charges nothing and
+    /// Its concurrency limits are acquired for the same time, as far as they let anybody hold. Reserving under an id that is open charges nothing and
     /// tells what stands.
     ///
     /// # Errors
@@ -92,12 +92,15 @@ impl Table {
             let looks: SmallVec<[Leg; 2]> = legs.iter().map(|leg| Leg { cost: 0, ..*leg }).collect();
             return self.decide_by(&looks, rules, out);
         }
+        self.close(hold.id, budgets);
         let rooms = self.take_rooms(legs, rules)?;
         let decided = self.decide_by(legs, rules, out);
-        let charges = settled_later(legs, rooms, &out.charges, rules);
-        if !charges.is_empty() {
+        if decided == Ok(true) && !rooms.is_empty() {
             let end = rules.now.moment.saturating_add(reserve.ttl.min(RESERVE_TTL_MAX));
-            self.reserves.get_or_insert_default().put(reserve.id, Open { units: reserve.units, end, charges });
+            let open = Open { units: reserve.units, end, charges: out.charges.clone(), rooms };
+            self.reserves.get_or_insert_default().put(reserve.id, open);
+        } else {
+            rooms.iter().for_each(|domain| budgets.give(*domain));
         }
         decided
     }
@@ -107,15 +110,14 @@ impl Table {
     pub fn settle(&mut self, id: HoldId, units: u64, shapes: &Shapes, budgets: &Budgets, now: Now) -> Settled {
         let rules = Rules { shapes, budgets, now: self.advance(now), hold: None };
         self.forget_reserves(rules, FORGOTTEN_PER_CALL);
-        let Some(reserves) = &mut self.reserves else { return Settled::NotOpen };
+        let Some(reserves) = &self.reserves else { return Settled::NotOpen };
         match reserves.find(id, rules.now.moment) {
             None => return Settled::NotOpen,
             Some(open) if units > open.units => return Settled::Above(open.units),
             Some(_) => {}
         }
-        let open = reserves.take(id).expect("it was found");
+        let open = self.close(id, budgets).expect("it was found");
         for charge in &open.charges {
-            rules.budgets.give(rules.domain(charge.shape));
             self.undo(&Charge { cost: unspent(charge, units, open.units), ..*charge }, shapes, rules.now);
         }
         Settled::Closed
@@ -133,38 +135,41 @@ impl Table {
 
     /// Forgets reserves whose time is over, at most `most` of them, and gives their room back.
     pub(crate) fn forget_reserves(&mut self, rules: Rules<'_>, most: usize) {
-        let Some(reserves) = &mut self.reserves else { return };
         for _ in 0..most {
-            let Some(&(end, id)) = reserves.ends.first() else { break };
-            if end > rules.now.moment {
-                return;
-            }
-            let over = reserves.take(id).expect("an end belongs to an open reserve");
-            over.charges.iter().for_each(|charge| rules.budgets.give(rules.domain(charge.shape)));
+            let first = self.reserves.as_ref().and_then(|reserves| reserves.ends.first());
+            let Some(&(_, over)) = first.filter(|(end, _)| *end <= rules.now.moment) else { return };
+            self.close(over, rules.budgets);
         }
+    }
+
+    /// Forgets a reserve, open or over, and gives its room back.
+    fn close(&mut self, id: HoldId, budgets: &Budgets) -> Option<Open> {
+        let reserves = self.reserves.as_mut()?;
+        let closed = reserves.take(id)?;
+        closed.rooms.iter().for_each(|domain| budgets.give(*domain));
         if reserves.open.is_empty() {
             self.reserves = None;
         }
+        Some(closed)
     }
 
     /// Gives the room of all reserves back.
-    pub(crate) fn clear_reserves(&mut self, shapes: &Shapes, budgets: &Budgets) {
+    pub(crate) fn clear_reserves(&mut self, budgets: &Budgets) {
         let reserves = self.reserves.take().unwrap_or_default();
-        let charges = reserves.open.values().flat_map(|open| &open.charges);
-        charges.for_each(|charge| budgets.give(shapes.get(charge.shape).domain));
+        reserves.open.values().flat_map(|open| &open.rooms).for_each(|domain| budgets.give(*domain));
     }
 
-    /// Takes the room of a key for every leg that may be charged, or for none. A shadow leg refuses nobody for want of it.
+    /// Takes the room of a key for every leg that costs something, or for none. A shadow leg refuses nobody for want of
+    /// it: it is remembered on the others' account.
     fn take_rooms(&mut self, legs: &[Leg], rules: Rules<'_>) -> Result<Rooms, Undecided> {
         let mut rooms = Rooms::new();
-        for (index, leg) in legs.iter().enumerate() {
-            let may_charge = leg.cost > 0 && matches!(rules.shapes.terms(leg.shape), Terms::Counted(_));
-            let taken = may_charge && self.take_room(legs, leg, rules);
-            if may_charge && !taken && !leg.shadow {
-                rooms.into_iter().flatten().for_each(|domain| rules.budgets.give(domain));
+        for (index, leg) in legs.iter().enumerate().filter(|(_, leg)| leg.cost > 0) {
+            if self.take_room(legs, leg, rules) {
+                rooms.push(rules.domain(leg.shape));
+            } else if !leg.shadow {
+                rooms.iter().for_each(|domain| rules.budgets.give(*domain));
                 return Err(Undecided { leg: index, why: WhyUndecided::TableFull });
             }
-            rooms.push(taken.then(|| rules.domain(leg.shape)));
         }
         Ok(rooms)
     }
@@ -175,7 +180,7 @@ impl Reserves {
         self.open.get(&id).filter(|open| open.end > now)
     }
 
-    /// Remembers a reserve; its id is not open, and one whose time is over makes way.
+    /// Remembers a reserve, whose id has none.
     fn put(&mut self, id: HoldId, open: Open) {
         self.ends.insert((open.end, id));
         open.charges.iter().for_each(|charge| *self.keys.entry(charge.key).or_default() += 1);
@@ -194,20 +199,6 @@ impl Reserves {
         }
         Some(open)
     }
-}
-
-/// The charges that have room to be remembered, which are in the order of their legs; all other room is given back.
-fn settled_later(legs: &[Leg], rooms: Rooms, charges: &[Charge], rules: Rules<'_>) -> SmallVec<[Charge; 2]> {
-    let (mut charges, mut kept) = (charges.iter().peekable(), SmallVec::new());
-    for (leg, room) in legs.iter().zip(rooms) {
-        let is_its = |charge: &&Charge| (charge.key, charge.shape, charge.cost) == (leg.key, leg.shape, leg.cost);
-        match (charges.next_if(is_its), room) {
-            (Some(charge), Some(_)) => kept.push(*charge),
-            (None, Some(domain)) => rules.budgets.give(domain),
-            (Some(_) | None, None) => {}
-        }
-    }
-    kept
 }
 
 /// What of a charge was not needed, when `spent` of `units` were; of a lease all, since what it was for is over.

@@ -24,7 +24,7 @@ impl SlotTerms {
     /// Whether `cost` slots are free, and how the key then stands. No leases are none held.
     pub(crate) fn weigh(&self, leases: Option<&Leases>, hold: Option<&Hold>, now: Moment, cost: u64) -> LegDecision {
         let seen = Seen::new(leases, now);
-        if cost == 0 || seen.holds(hold) {
+        if cost == 0 || holds(leases, hold, now) {
             self.standing(&seen, None, Wait::Now)
         } else if cost > self.slots {
             self.standing(&seen, None, Wait::Never)
@@ -101,11 +101,6 @@ impl<'a> Seen<'a> {
         Seen { live: leases.live(now), unknown: leases.unknown_at(now), used: leases.used(now), now }
     }
 
-    /// Whether this hold's lease is live: asking for it again then costs nothing.
-    fn holds(&self, hold: Option<&Hold>) -> bool {
-        hold.is_some_and(|hold| hold.id.is_named() && self.live.iter().any(|lease| lease.id == hold.id))
-    }
-
     fn is_full(&self) -> bool {
         self.live.len() >= LEASES_MAX
     }
@@ -129,4 +124,10 @@ impl<'a> Seen<'a> {
         let ends = [self.live.last().map(|lease| lease.end), more.map(|(end, _)| end), unknown];
         ends.into_iter().flatten().max().map_or(Span::ZERO, |end| end.since(self.now))
     }
+}
+
+/// Whether this hold's lease is live: asking for it again costs nothing.
+pub(crate) fn holds(leases: Option<&Leases>, hold: Option<&Hold>, now: Moment) -> bool {
+    let (Some(leases), Some(hold)) = (leases, hold) else { return false };
+    hold.id.is_named() && leases.live(now).iter().any(|lease| lease.id == hold.id)
 }

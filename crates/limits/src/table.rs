@@ -196,9 +196,10 @@ impl Table {
             return None;
         }
         entry.state.refresh(&lens);
-        let decision = lens.read(entry.state.view(lens.basis)).weigh(leg.cost);
+        let reading = lens.read(entry.state.view(lens.basis));
+        let decision = reading.weigh(leg.cost);
         out.legs.push(decision);
-        if decision.allowed && leg.cost > 0 {
+        if decision.allowed && leg.cost > 0 && !reading.is_held() {
             let numbers = (&mut self.seq, &mut self.mark);
             out.charges.push(charge(&mut entry.state, leg, &lens, numbers));
         }
@@ -243,8 +244,10 @@ impl Table {
             return if leg.shadow { Ok(untold) } else { Err(why) };
         }
         let state = self.find(&lens, leg.shape, rules);
-        let decision = weigh(&lens, state.map(|state| &*state), leg, leg.cost.saturating_add(before));
-        Ok((decision, leg.cost > 0 && decision.allowed))
+        let state = state.map(|state| &*state);
+        let held = state.is_some_and(|state| lens.read(state.view(lens.basis)).is_held());
+        let decision = weigh(&lens, state, leg, leg.cost.saturating_add(before));
+        Ok((decision, leg.cost > 0 && decision.allowed && !held))
     }
 
     /// Finds a key's state and readies it to be read through `lens`.

@@ -53,7 +53,7 @@ impl Table {
             budgets.give(shapes.get(entry.state.shape()).domain);
         }
         self.store = Store::new();
-        self.clear_reserves(shapes, budgets);
+        self.clear_reserves(budgets);
         self.resets = None;
     }
 

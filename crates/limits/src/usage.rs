@@ -7,10 +7,10 @@ use crate::cells::Cells;
 use crate::ends::{Ends, Exact, View};
 use crate::hold::HoldId;
 use crate::key::Fingerprint;
-use crate::leases::{Ended, Lease, Leases, Unknown};
+use crate::leases::{ENDED_MAX, Ended, LEASES_MAX, Lease, Leases, Unknown};
 use crate::lens::Lens;
 use crate::log::{Group, Log};
-use crate::rate::Basis;
+use crate::rate::{AMOUNT_MAX, Basis};
 use crate::shapes::{ShapeId, Shapes};
 use crate::table::Table;
 use crate::terms::{Counted, Terms};
@@ -104,8 +104,8 @@ pub struct HeldLease {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InsertError {
     /// The usage is of another algorithm than its shape, `lo` is above `hi`, a log's groups are out of order, a counter's
-    /// cell is over, or a calendar's window lies further ahead than clocks may differ: the
-    /// sender's doing. Treat the key as unknown.
+    /// cell is over, a calendar's window lies further ahead than clocks may differ, or leases are more than there can be:
+    /// the sender's doing. Treat the key as unknown.
     #[error("usage does not fit its shape")]
     Misfit,
     /// The key's domain has no room. The key then reads as an absent one does.
@@ -231,7 +231,8 @@ impl Used {
                 }
             }
             (Counted::Slots(_), Used::Leases { held, unknown, ended }) => {
-                Ok(Exact::Leases(taken_in(held, *unknown, ended.as_deref(), now)))
+                let leases = taken_in(held, *unknown, ended.as_deref(), now);
+                leases.map(Exact::Leases).ok_or(InsertError::Misfit)
             }
             (
                 Counted::Bucket(_)
@@ -264,15 +265,19 @@ impl Used {
     }
 }
 
-/// Leases from elsewhere, in the instants of this table's clock.
-fn taken_in(held: &[HeldLease], (slots, left): (u64, Span), ended: Option<&[HoldId]>, now: Moment) -> Leases {
+/// Leases from elsewhere, in the instants of this table's clock; `None` if they are more than anybody can have.
+fn taken_in(held: &[HeldLease], unknown: (u64, Span), ended: Option<&[HoldId]>, now: Moment) -> Option<Leases> {
     let lease = |lease: &HeldLease| Lease {
         id: lease.id.taken_in(),
         slots: lease.slots,
         end: now.saturating_add(lease.left),
         last_end: now.saturating_add(lease.longest),
     };
-    let unknown = Unknown { slots, end: now.saturating_add(left) };
+    let slots = held.iter().try_fold(unknown.0, |sum, lease| sum.checked_add(lease.slots))?;
+    let unknown = Unknown { slots: unknown.0, end: now.saturating_add(unknown.1) };
+    let fits = slots <= AMOUNT_MAX * DEBT_CAPACITIES
+        && held.len() <= LEASES_MAX
+        && ended.is_none_or(|ended| ended.len() <= ENDED_MAX);
     let ended = ended.map_or(Ended::TooMany, |ids| Ended::These(ids.to_vec()));
-    Leases::of(held.iter().map(lease), unknown, ended)
+    fits.then(|| Leases::of(held.iter().map(lease), unknown, ended))
 }

@@ -4,7 +4,10 @@
 use std::cell::Cell;
 use std::collections::BTreeSet;
 
-use limits::{Absent, Basis, Decided, Hold, HoldId, LegDecision, Now, Released, Renewed, Shape, Span, Used, Wait};
+use limits::{
+    Absent, Basis, Decided, HeldLease, Hold, HoldId, InsertError, LegDecision, Now, Released, Renewed, Shape, Span,
+    Usage, Used, Wait,
+};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
@@ -330,6 +333,38 @@ fn asking_twice_under_one_id_takes_one_slot_and_prolongs_nothing() {
     assert_eq!(single.acquire(8, 1, None, at(secs(10))).remaining, 0);
     assert!(single.acquire(7, 1, None, at(secs(10))).allowed, "a holder is never told that there is no room");
     assert_eq!(single.acquire(9, 1, None, at(secs(10))).wait, Wait::After(Span::from_secs(20)));
+}
+
+#[test]
+fn two_legs_of_one_key_are_held_as_one_sum() {
+    let mut single = Single::new(slots(5, secs(30), 4));
+    let hold = Hold { id: HoldId::from(7), ttl: None };
+    let (two, three, mut out) = (single.leg(2), single.leg(3), Decided::default());
+    for again in [false, true] {
+        let taken = single.table.acquire(&[two, three], &hold, &single.shapes, &single.budgets, at(0), &mut out);
+        assert_eq!((taken, out.charges.len()), (Ok(true), if again { 0 } else { 2 }));
+        assert_eq!(single.peek(0, at(0)).remaining, 0);
+    }
+    assert_eq!(single.release(7, 5, at(1)), Released::Freed);
+    assert_eq!(single.peek(0, at(1)).remaining, 5);
+}
+
+#[test]
+fn leases_that_nobody_can_have_are_not_taken_in() {
+    let held = |slots| HeldLease { id: HoldId::from(1), slots, left: Span::from_secs(9), longest: Span::from_secs(9) };
+    let leases = |held, ended| Used::Leases { held, unknown: (0, Span::ZERO), ended };
+    let misfits = [
+        leases(vec![held(u64::MAX), held(u64::MAX)], None),
+        leases(vec![held(limits::AMOUNT_MAX), held(limits::AMOUNT_MAX), held(1)], None),
+        leases(vec![held(1); limits::LEASES_MAX + 1], None),
+        leases(vec![held(1)], Some(vec![HoldId::from(2); 1_025])),
+    ];
+    for used in misfits {
+        let mut single = Single::new(slots(5, secs(30), 4));
+        let usage = Usage { shape: single.shape, key: single.key, lo: used.clone(), hi: used };
+        let refused = single.table.insert_usage(&usage, &single.shapes, &single.budgets, at(0));
+        assert_eq!((refused, single.table.len()), (Err(InsertError::Misfit), 0));
+    }
 }
 
 #[test]

@@ -186,6 +186,21 @@ fn reserving_twice_under_one_id_charges_once() {
 }
 
 #[test]
+fn an_id_whose_reserve_is_over_can_be_used_again() {
+    let mut single = Single::new(bucket(1, secs(60), 1_000));
+    for id in 0..100 {
+        assert!(single.reserve(id, 1, secs(60) + id as u64, at(0)));
+    }
+    // A few are forgotten with each call, and this one is not among them.
+    assert!(single.reserve(99, 3, secs(60), at(secs(200))));
+    assert_eq!(single.settle(99, 1, at(secs(201))), Settled::Closed);
+    for step in 0..10 {
+        single.settle(500, 0, at(secs(202) + step));
+    }
+    assert_eq!((single.table.open_reserves(), single.budgets.used(DomainId(0))), (0, 1));
+}
+
+#[test]
 fn reserves_take_room_like_keys() {
     let mut single = Single::new(bucket(1, secs(1), 10));
     single.budgets.set_max(DomainId(0), 2);
@@ -202,7 +217,7 @@ fn reserves_take_room_like_keys() {
 }
 
 #[test]
-fn a_shadow_without_room_for_its_reserve_refuses_nobody_and_stays_charged() {
+fn a_shadow_without_room_for_its_reserve_refuses_nobody_and_is_settled_all_the_same() {
     let mut single = Single::new(bucket(1, secs(60), 10));
     let domain = DomainId(7);
     let watching = single.shapes.intern(Shape { domain, ..log(10, secs(60)) });
@@ -214,11 +229,23 @@ fn a_shadow_without_room_for_its_reserve_refuses_nobody_and_stays_charged() {
         let allowed = single.table.reserve(&legs, &reserve(id), &single.shapes, &single.budgets, at(0), &mut out);
         assert_eq!(allowed, Ok(true));
     }
+    let watched = |single: &Single| single.table.peek(&Leg { cost: 0, ..shadow }, &single.shapes, at(0)).unwrap();
+    assert_eq!(watched(&single).remaining, 2);
     assert_eq!((single.settle(1, 0, at(0)), single.settle(2, 0, at(0))), (Settled::Closed, Settled::Closed));
-    assert_eq!(single.peek(0, at(0)).remaining, 10);
-    let stands = single.table.peek(&Leg { cost: 0, ..shadow }, &single.shapes, at(0)).unwrap();
-    assert_eq!(stands.remaining, 10 - 4, "of the second there was no room to remember it");
+    assert_eq!((single.peek(0, at(0)).remaining, watched(&single).remaining), (10, 10));
     assert_eq!((single.budgets.used(domain), single.budgets.used(DomainId(0))), (1, 1));
+}
+
+#[test]
+fn what_is_unlimited_is_reserved_and_settled_like_anything_else() {
+    let mut single = Single::new(Shape { rate: None, ..bucket(1, 1, 1) });
+    assert!(single.reserve(1, 500, secs(60), at(0)));
+    assert_eq!((single.table.len(), single.budgets.used(DomainId(0))), (0, 1));
+    assert_eq!(single.settle(1, 501, at(0)), Settled::Above(500));
+    assert_eq!(single.settle(1, 20, at(0)), Settled::Closed);
+    assert_eq!(single.budgets.used(DomainId(0)), 0);
+    assert!(single.reserve(2, 0, secs(60), at(0)));
+    assert_eq!(single.settle(2, 0, at(0)), Settled::NotOpen, "nothing was reserved");
 }
 
 #[test]
