@@ -23,7 +23,7 @@ use crate::segment::Entry;
 use crate::shapes::{ShapeId, Shapes};
 use crate::state::State;
 use crate::store::Store;
-use crate::terms::Terms;
+use crate::terms::{Counted, Terms};
 use crate::time::{Moment, Now, WallTime};
 
 /// All keys of one partition. Not shared: whoever holds the partition's gate holds the table.
@@ -325,7 +325,7 @@ impl Default for Table {
 
 impl<'a> Rules<'a> {
     #[inline]
-    pub(crate) fn lens(&self, leg: &'a Leg, counted: &'a crate::terms::Counted) -> Lens<'a> {
+    pub(crate) fn lens(&self, leg: &'a Leg, counted: &'a Counted) -> Lens<'a> {
         Lens { hold: self.hold, ..Lens::new(self.shapes, leg.shape, counted, &leg.key, self.now) }
     }
 
@@ -338,10 +338,14 @@ impl<'a> Rules<'a> {
 #[inline]
 fn charge(state: &mut State, leg: &Leg, lens: &Lens<'_>, (seq, last): (&mut u64, &mut Mark)) -> Charge {
     *seq += 1;
-    let unnamed = Hold { id: HoldId::unnamed(*seq), ttl: None };
-    let lens = &Lens { hold: lens.hold.or(Some(&unnamed)), ..*lens };
     let fresh = last.next();
-    let trace = state.charge(lens, leg.cost, fresh);
+    let trace = match (lens.counted, lens.hold) {
+        (Counted::Slots(_), None) => {
+            let unnamed = Hold { id: HoldId::unnamed(*seq), ttl: None };
+            state.charge(&Lens { hold: Some(&unnamed), ..*lens }, leg.cost, fresh)
+        }
+        (_, _) => state.charge(lens, leg.cost, fresh),
+    };
     let mark = state.mark();
     if mark == fresh {
         *last = fresh;

@@ -207,6 +207,19 @@ fn another_calendar_counts_what_was_used_as_used_in_its_current_window() {
 }
 
 #[test]
+fn windows_of_two_calendars_are_not_one_window_though_they_have_one_index() {
+    // The first windows of both calendars.
+    let early = |nanos: u64| Now::with_wall(Moment::from_nanos(nanos), WallTime::from_unix_nanos(nanos));
+    let mut single = open_minutes(10);
+    single.ask(7, early(secs(30)));
+    let charge = single.charge.unwrap();
+    single.change(Shape { basis: Basis::Lo, ..calendar(10, 2 * SHORTEST) });
+    assert_eq!(single.ask(0, early(secs(31))).remaining, 3);
+    assert_eq!(single.table.undo(&charge, &single.shapes, early(secs(32))), 0);
+    assert_eq!(single.peek(0, early(secs(32))).remaining, 3);
+}
+
+#[test]
 fn more_than_twice_the_amount_is_cut_to_that() {
     let mut single = minutes(5);
     let index = window(limits::CalendarId(SHORTEST), at(secs(30)).wall.unwrap()).index;
