@@ -140,3 +140,19 @@ fn a_policy_that_is_wrong_is_told_before_the_node_starts() {
     let log = fleet.log(1);
     assert!(log.contains("policy.yaml:3:"), "{log}");
 }
+
+#[test]
+fn a_node_opens_as_many_files_as_the_system_lets_it_whatever_it_was_given_at_first() {
+    let mut fleet = Fleet::new(1);
+    let file = fleet.write_file(1);
+    let mut command = Command::new("sh");
+    let program = program();
+    command.args(["-c", r#"ulimit -Sn 256 && exec "$0" serve --config "$1""#]).arg(program.get_program()).arg(file);
+    fleet.start_by(1, command);
+    fleet.wait_for_log(1, &["ringfence starts"]);
+    let limits = std::fs::read_to_string(format!("/proc/{}/limits", fleet.pid(1))).unwrap();
+    let line = limits.lines().find(|line| line.starts_with("Max open files")).unwrap();
+    let numbers: Vec<&str> = line.split_whitespace().skip(3).take(2).collect();
+    assert_eq!(numbers[0], numbers[1], "{line}");
+    assert_ne!(numbers[0], "256", "{line}");
+}

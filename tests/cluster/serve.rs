@@ -120,7 +120,12 @@ impl Fleet {
 
     /// Sends a running node a signal.
     pub fn signal(&self, number: usize, name: &str) {
-        signal(self.running[&number].id(), name);
+        signal(self.pid(number), name);
+    }
+
+    /// The process of a running node.
+    pub fn pid(&self, number: usize) -> u32 {
+        self.running[&number].id()
     }
 
     /// Waits until a node has ended by itself, and returns its exit code.

@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use node::config::{Advertise, Config, Founding, Place};
 use node::{Left, Node, StartError};
 use ring::PartitionCount;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use server::{Access, Settings};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
@@ -58,6 +59,7 @@ pub fn run(told: &Told) -> anyhow::Result<Exit> {
 fn live(prepared: Prepared) -> anyhow::Result<Exit> {
     let settings = &prepared.settings;
     make_data_dir(&settings.data_dir).map_err(bad_config)?;
+    allow_open_files();
     let (api, peer, admin) = (settings.api.listen.value, settings.peer.listen.value, settings.admin.listen.value);
     let bound = Bound::take(Listen { api, peer, admin }).map_err(|error| not_bound(error, settings))?;
     tell_start(settings, &bound.addresses);
@@ -156,6 +158,15 @@ fn reload(node: &Node, cluster: &ClusterSettings) {
     }
     for warning in warnings {
         tracing::warn!("{warning}");
+    }
+}
+
+/// A connection is a file: as many may be open as the system lets this process have. What it is given at first is often
+/// 1,024, less than the front doors' own bound.
+fn allow_open_files() {
+    let Rlimit { maximum, .. } = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum }) {
+        tracing::warn!(%error, "the limit on open files stays as it was");
     }
 }
 
