@@ -7,12 +7,23 @@ use crate::shapes::{ShapeId, Shapes};
 
 /// The limits that an owner decides with, all at the revision it has applied.
 pub trait Book {
-    /// The limit's entry; `None` when this revision does not know the limit.
-    fn limit(&self, limit: LimitId) -> Option<BookEntry>;
+    /// The limit's entry with these numbers of it; `None` when this revision does not know the limit, or it does not have
+    /// such numbers.
+    fn limit(&self, limit: LimitId, variant: Variant) -> Option<BookEntry>;
     /// The shapes that this book's ids mean.
     fn shapes(&self) -> &Shapes;
     /// The room for keys, per domain.
     fn budgets(&self) -> &Budgets;
+}
+
+/// Which of a limit's numbers a check goes by: its own, or those of a plan or of an override. A name, not a place in a
+/// list: it means the same at every revision that knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Variant(pub u64);
+
+impl Variant {
+    /// The limit's own numbers.
+    pub const OWN: Variant = Variant(0);
 }
 
 /// One limit in a [`Book`].

@@ -1,6 +1,7 @@
 //! What a charge did, so that it can be undone, exactly it and never an amount (law 8).
 
 use crate::bucket::Tat;
+use crate::hold::HoldId;
 use crate::key::Fingerprint;
 use crate::shapes::ShapeId;
 use crate::time::Moment;
@@ -44,6 +45,12 @@ pub(crate) enum Trace {
     Log(Moment),
     /// The end of the window it was counted in.
     Window(u64),
+    /// The instant at which the cell it was counted in began.
+    Cell(u64),
+    /// The first and the last index of the calendar's windows it was counted in.
+    Calendar { first: u64, last: u64 },
+    /// The lease that it is.
+    Lease(HoldId),
 }
 
 /// Tells one life of an entry from the next: given when an entry is made and again when a limit change converts it in a

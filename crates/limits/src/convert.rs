@@ -31,9 +31,22 @@ fn charges_stay(from: &Counted, to: &Counted) -> bool {
     match (from, to) {
         (Counted::Window(from), Counted::Window(to)) => from.same_windows(to),
         (Counted::Log(from), Counted::Log(to)) => from.window() == to.window(),
+        (Counted::Counter(from), Counted::Counter(to)) => from.same_cells(to),
+        (Counted::Calendar(from), Counted::Calendar(to)) => from.same_windows(to),
+        (Counted::Slots(_), Counted::Slots(_)) => true,
         (
-            Counted::Bucket(_) | Counted::Window(_) | Counted::Log(_),
-            Counted::Bucket(_) | Counted::Window(_) | Counted::Log(_),
+            Counted::Bucket(_)
+            | Counted::Window(_)
+            | Counted::Log(_)
+            | Counted::Counter(_)
+            | Counted::Calendar(_)
+            | Counted::Slots(_),
+            Counted::Bucket(_)
+            | Counted::Window(_)
+            | Counted::Log(_)
+            | Counted::Counter(_)
+            | Counted::Calendar(_)
+            | Counted::Slots(_),
         ) => false,
     }
 }
@@ -52,6 +65,9 @@ fn carried(exact: Exact, from: &Counted, lens: &Lens<'_>) -> Exact {
             log.refit(to, now);
             Exact::Log(log)
         }
+        (exact @ Exact::Cells(_), Counted::Counter(from), Counted::Counter(to)) if from.same_cells(to) => exact,
+        (exact @ Exact::Cells(_), Counted::Calendar(from), Counted::Calendar(to)) if from.same_windows(to) => exact,
+        (exact @ Exact::Leases(_), Counted::Slots(_), Counted::Slots(_)) => exact,
         (exact, from, _) => used_now(Lens { counted: from, ..*lens }.read(exact.view()).units(), lens),
     }
 }
@@ -66,6 +82,12 @@ fn used_now(units: u64, lens: &Lens<'_>) -> Exact {
             Exact::Window(Window { used: units, ..opened })
         }
         Counted::Log(_) => Exact::Log(Log::of_groups([Group { at: now, count: units }])),
+        Counted::Counter(terms) => Exact::Cells(terms.used_now(units, now)),
+        Counted::Calendar(terms) => {
+            let dial = lens.dial(terms).expect("only a limit that can be told reads its state");
+            Exact::Cells(terms.used_now(units, &dial))
+        }
+        Counted::Slots(terms) => Exact::Leases(terms.used_now(units, now)),
     }
 }
 
@@ -75,6 +97,9 @@ fn relabelled(mut state: State, to: ShapeId) -> State {
         | State::Mended { shape, .. }
         | State::Window { shape, .. }
         | State::Log { shape, .. }
+        | State::Cells { shape, .. }
+        | State::WideCells { shape, .. }
+        | State::Leases { shape, .. }
         | State::Inexact { shape, .. } => *shape = to,
     }
     state

@@ -18,7 +18,7 @@ pub enum Wait {
 pub struct LegDecision {
     /// Whether this limit admits the cost.
     pub allowed: bool,
-    /// Burst, or the window's amount; 0 for a limit of zero, `u64::MAX` when unlimited.
+    /// Burst, the window's amount, or all slots; 0 for a limit of zero, `u64::MAX` when unlimited.
     pub capacity: u64,
     /// Whole units available after this check, between 0 and `capacity`.
     pub remaining: u64,
@@ -51,7 +51,8 @@ impl LegDecision {
 pub enum Absent {
     /// As never used.
     Fresh,
-    /// As used to the full at that instant: a bucket empty, a window full. For aligned windows: every window that
-    /// touches the instant, 100 ms either way, is full until its end.
+    /// As used to the full at that instant: a bucket empty, a window full, a counter's cell begun and filled right then,
+    /// all slots held until the longest hold is over. For aligned and calendar windows: every window that touches the
+    /// instant, 100 ms either way, is full until its end.
     FullAsOf(Now),
 }

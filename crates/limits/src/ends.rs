@@ -3,11 +3,15 @@
 //! both are charged; the limit's basis says which one decides.
 
 use crate::bucket::Tat;
+use crate::cells::Cells;
 use crate::charge::{Charge, Trace};
+use crate::hold::HoldId;
+use crate::leases::{Leases, Released, Renewed};
 use crate::lens::Lens;
 use crate::log::Log;
 use crate::rate::Basis;
 use crate::terms::Counted;
+use crate::time::Moment;
 use crate::window::Window;
 
 /// The least and the most that may have been used.
@@ -23,6 +27,8 @@ pub(crate) enum Exact {
     Bucket(Tat),
     Window(Window),
     Log(Log),
+    Cells(Cells),
+    Leases(Leases),
 }
 
 /// Exact usage, borrowed.
@@ -31,6 +37,8 @@ pub(crate) enum View<'a> {
     Bucket(Tat),
     Window(Window),
     Log(&'a Log),
+    Cells(Cells),
+    Leases(&'a Leases),
 }
 
 impl Ends {
@@ -50,6 +58,24 @@ impl Ends {
         self.hi.undo(lens, charge, Basis::Hi);
     }
 
+    /// Prolongs a lease at both ends. Unknown slots are counted by the most, so that end says who may adopt one.
+    pub(crate) fn renew(&mut self, lens: &Lens<'_>, slots: u64) -> Renewed {
+        let (Exact::Leases(lo), Exact::Leases(hi), Counted::Slots(terms)) = (&mut self.lo, &mut self.hi, lens.counted)
+        else {
+            return Renewed::NotHeld;
+        };
+        let renewed = hi.renew(terms, lens.hold(), lens.now.moment, slots);
+        hi.find(lens.hold().id).into_iter().for_each(|lease| lo.put(*lease));
+        renewed
+    }
+
+    /// Ends a lease at both ends.
+    pub(crate) fn release(&mut self, id: HoldId, now: Moment, slots: u64) -> Released {
+        let (Exact::Leases(lo), Exact::Leases(hi)) = (&mut self.lo, &mut self.hi) else { return Released::NotHeld };
+        lo.release(id, now, slots);
+        hi.release(id, now, slots)
+    }
+
     pub(crate) fn allocated_bytes(&self) -> usize {
         self.lo.allocated_bytes() + self.hi.allocated_bytes()
     }
@@ -62,6 +88,8 @@ impl Exact {
             Exact::Bucket(tat) => View::Bucket(*tat),
             Exact::Window(window) => View::Window(*window),
             Exact::Log(log) => View::Log(log),
+            Exact::Cells(cells) => View::Cells(*cells),
+            Exact::Leases(leases) => View::Leases(leases),
         }
     }
 
@@ -81,9 +109,19 @@ impl Exact {
                 log.charge(terms, now, cost);
                 Trace::Log(now)
             }
+            (Exact::Cells(cells), Counted::Counter(_) | Counted::Calendar(_)) => lens.charge_cells(cells, cost),
+            (Exact::Leases(leases), Counted::Slots(terms)) => {
+                leases.charge(terms, lens.hold(), now, cost);
+                Trace::Lease(lens.hold().id)
+            }
             (
-                Exact::Bucket(_) | Exact::Window(_) | Exact::Log(_),
-                Counted::Bucket(_) | Counted::Window(_) | Counted::Log(_),
+                Exact::Bucket(_) | Exact::Window(_) | Exact::Log(_) | Exact::Cells(_) | Exact::Leases(_),
+                Counted::Bucket(_)
+                | Counted::Window(_)
+                | Counted::Log(_)
+                | Counted::Counter(_)
+                | Counted::Calendar(_)
+                | Counted::Slots(_),
             ) => unreachable!("law 5: state is written under the shape it was read under"),
         }
     }
@@ -101,18 +139,33 @@ impl Exact {
             (Exact::Log(log), Counted::Log(terms), Trace::Log(at)) => {
                 log.undo(terms, at, lens.now.moment, charge.cost);
             }
+            (Exact::Cells(cells), _, trace) => *cells = lens.undone_cells(*cells, trace, charge.cost),
+            (Exact::Leases(leases), Counted::Slots(_), Trace::Lease(id)) => {
+                leases.undo(id, lens.now.moment, charge.cost);
+            }
             (
-                Exact::Bucket(_) | Exact::Window(_) | Exact::Log(_),
-                Counted::Bucket(_) | Counted::Window(_) | Counted::Log(_),
-                Trace::Bucket(_) | Trace::Window(_) | Trace::Log(_),
+                Exact::Bucket(_) | Exact::Window(_) | Exact::Log(_) | Exact::Leases(_),
+                Counted::Bucket(_)
+                | Counted::Window(_)
+                | Counted::Log(_)
+                | Counted::Counter(_)
+                | Counted::Calendar(_)
+                | Counted::Slots(_),
+                Trace::Bucket(_)
+                | Trace::Window(_)
+                | Trace::Log(_)
+                | Trace::Cell(_)
+                | Trace::Calendar { .. }
+                | Trace::Lease(_),
             ) => debug_assert!(false, "a mark is renewed when the algorithm changes"),
         }
     }
 
     fn allocated_bytes(&self) -> usize {
         match self {
-            Exact::Bucket(_) | Exact::Window(_) => 0,
+            Exact::Bucket(_) | Exact::Window(_) | Exact::Cells(_) => 0,
             Exact::Log(log) => log.allocated_bytes(),
+            Exact::Leases(leases) => leases.allocated_bytes(),
         }
     }
 }

@@ -51,4 +51,7 @@ pub enum WhyUndecided {
     /// The limit's windows go by cluster time, and this node has not heard of it yet. Passes by itself.
     #[error("cluster time is not known yet")]
     NoClusterTime,
+    /// The limit goes by a calendar that this node does not know. The operator's to mend.
+    #[error("its calendar is not known here")]
+    NoCalendar,
 }

@@ -1,6 +1,7 @@
 //! What a limit promises, in numbers: the amount per period, how it is counted, and what happens when nobody can count.
 //! A [`Shape`] is everything that state depends on; state remembers the shape it was written under.
 
+use crate::calendar::CalendarId;
 use crate::key::LimitId;
 use crate::time::Span;
 
@@ -91,6 +92,22 @@ pub enum Algorithm {
         /// Where windows begin.
         align: Align,
     },
+    /// Two cells of a period each, the earlier weighed by how much of it a window ending now still covers: the amount
+    /// where arrivals come evenly, just under twice the amount in the worst window.
+    SlidingCounter,
+    /// At most the rate's amount per window of a calendar, in cluster time. The rate's period is the usual length of a
+    /// window, for whoever describes the limit; nothing is counted by it.
+    Calendar {
+        /// Which windows, in which time zone.
+        calendar: CalendarId,
+    },
+    /// At most the rate's amount held at once. The rate's period is how long a lease lasts unless it says otherwise or is
+    /// renewed.
+    Concurrency {
+        /// The longest that one lease is held, renewals included. After a takeover that knows nothing, all slots count
+        /// as held for so long.
+        max_hold: Span,
+    },
 }
 
 /// What the ingress answers when no owner can.
@@ -145,14 +162,37 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The most a key can spend at one instant from full: burst, or the window's amount; zero for an amount of zero,
+    /// The most a key can spend at one instant from full: burst, or the window's amount, or all slots; zero for an amount of zero,
     /// whatever the burst. `None` when unlimited.
     pub const fn capacity(&self) -> Option<u64> {
         match (self.rate, self.algorithm) {
             (None, _) => None,
             (Some(rate), _) if rate.amount() == 0 => Some(0),
             (Some(_), Algorithm::TokenBucket { burst }) => Some(burst),
-            (Some(rate), Algorithm::SlidingLog { .. } | Algorithm::FixedWindow { .. }) => Some(rate.amount()),
+            (
+                Some(rate),
+                Algorithm::SlidingLog { .. }
+                | Algorithm::FixedWindow { .. }
+                | Algorithm::SlidingCounter
+                | Algorithm::Calendar { .. }
+                | Algorithm::Concurrency { .. },
+            ) => Some(rate.amount()),
+        }
+    }
+
+    /// The most that a key is ever admitted in any stretch of one period of the owner's clock, half open: what the
+    /// algorithm promises. `None` where the promise is not about stretches of a period: unlimited, calendar windows (the
+    /// amount per window) and concurrency (the amount at once).
+    pub const fn most_in_any_period(&self) -> Option<u64> {
+        let Some(rate) = self.rate else { return None };
+        let amount = rate.amount();
+        match self.algorithm {
+            _ if amount == 0 => Some(0),
+            Algorithm::TokenBucket { burst } => Some(burst + amount),
+            Algorithm::SlidingLog { .. } => Some(amount),
+            Algorithm::FixedWindow { .. } => Some(2 * amount),
+            Algorithm::SlidingCounter => Some(2 * amount - amount.div_ceil(rate.period().as_nanos())),
+            Algorithm::Calendar { .. } | Algorithm::Concurrency { .. } => None,
         }
     }
 }

@@ -2,7 +2,9 @@
 //! written under, so ids are only ever added: an entry can always be read with the numbers it was made with.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
+use crate::calendar::Calendars;
 use crate::rate::Shape;
 use crate::terms::{Counted, Terms};
 
@@ -17,6 +19,7 @@ pub struct ShapeId(pub(crate) u32);
 pub struct Shapes {
     known: Vec<(Shape, Terms)>,
     ids: BTreeMap<Shape, ShapeId>,
+    calendars: Option<Arc<dyn Calendars>>,
 }
 
 impl Shapes {
@@ -47,6 +50,12 @@ impl Shapes {
         &self.known[id.0 as usize].0
     }
 
+    /// Where the windows of this process's calendars lie, from now on. Until it is told, limits that go by a calendar
+    /// cannot be decided.
+    pub fn set_calendars(&mut self, calendars: Arc<dyn Calendars>) {
+        self.calendars = Some(calendars);
+    }
+
     /// How many shapes are known.
     pub fn len(&self) -> usize {
         self.known.len()
@@ -61,6 +70,11 @@ impl Shapes {
     #[inline]
     pub(crate) fn terms(&self, id: ShapeId) -> &Terms {
         &self.known[id.0 as usize].1
+    }
+
+    #[inline]
+    pub(crate) fn calendars(&self) -> Option<&dyn Calendars> {
+        self.calendars.as_deref()
     }
 
     /// The shape of an entry, compiled for deciding.

@@ -3,8 +3,11 @@
 //! a box of their own.
 
 use crate::bucket::{BucketTerms, Tat};
+use crate::cells::{Cells, SmallCells};
 use crate::charge::{Charge, Mark, Trace};
 use crate::ends::{Ends, Exact, View};
+use crate::hold::HoldId;
+use crate::leases::{Leases, Released, Renewed};
 use crate::lens::Lens;
 use crate::log::Log;
 use crate::mended::{self, Mended};
@@ -25,6 +28,12 @@ pub(crate) enum State {
     Window { mark: Mark, shape: ShapeId, window: Window },
     /// A log that is exactly known.
     Log { mark: Mark, shape: ShapeId, log: Box<Log> },
+    /// A counter or a calendar's windows, exactly known and small.
+    Cells { mark: Mark, shape: ShapeId, cells: SmallCells },
+    /// The same with counts that need more room.
+    WideCells { mark: Mark, shape: ShapeId, cells: Box<Cells> },
+    /// Leases that are exactly known.
+    Leases { mark: Mark, shape: ShapeId, leases: Box<Leases> },
     /// Anything known only as an interval.
     Inexact { mark: Mark, shape: ShapeId, ends: Box<Ends> },
 }
@@ -35,15 +44,20 @@ impl State {
         if !ends.read_alike(lens) {
             return State::Inexact { mark, shape, ends: Box::new(ends) };
         }
-        State::exact(ends.hi, shape, mark)
+        State::exact(ends.hi, shape, mark, lens.counted)
     }
 
-    /// A state that is exactly known.
-    pub(crate) fn exact(exact: Exact, shape: ShapeId, mark: Mark) -> State {
+    /// A state that is exactly known, of a limit that counts so.
+    pub(crate) fn exact(exact: Exact, shape: ShapeId, mark: Mark, counted: &Counted) -> State {
         match exact {
             Exact::Bucket(tat) => State::Bucket { mark, shape, tat },
             Exact::Window(window) => State::Window { mark, shape, window },
             Exact::Log(log) => State::Log { mark, shape, log: Box::new(log) },
+            Exact::Cells(cells) => match cells.small(counted.most_in_a_cell()) {
+                Some(cells) => State::Cells { mark, shape, cells },
+                None => State::WideCells { mark, shape, cells: Box::new(cells) },
+            },
+            Exact::Leases(leases) => State::Leases { mark, shape, leases: Box::new(leases) },
         }
     }
 
@@ -55,6 +69,9 @@ impl State {
             | State::Mended { shape, .. }
             | State::Window { shape, .. }
             | State::Log { shape, .. }
+            | State::Cells { shape, .. }
+            | State::WideCells { shape, .. }
+            | State::Leases { shape, .. }
             | State::Inexact { shape, .. } => *shape,
         }
     }
@@ -67,6 +84,9 @@ impl State {
             | State::Mended { mark, .. }
             | State::Window { mark, .. }
             | State::Log { mark, .. }
+            | State::Cells { mark, .. }
+            | State::WideCells { mark, .. }
+            | State::Leases { mark, .. }
             | State::Inexact { mark, .. } => *mark,
         }
     }
@@ -79,6 +99,9 @@ impl State {
             State::Mended { bucket, .. } => View::Bucket(bucket.tat),
             State::Window { window, .. } => View::Window(*window),
             State::Log { log, .. } => View::Log(log),
+            State::Cells { cells, .. } => View::Cells(cells.cells()),
+            State::WideCells { cells, .. } => View::Cells(**cells),
+            State::Leases { leases, .. } => View::Leases(leases),
             State::Inexact { ends, .. } => match basis {
                 Basis::Lo => ends.lo.view(),
                 Basis::Hi => ends.hi.view(),
@@ -104,11 +127,35 @@ impl State {
                 log.charge(terms, now, cost);
                 Trace::Log(now)
             }
+            (State::Cells { cells: small, .. }, Counted::Counter(_) | Counted::Calendar(_)) => {
+                let mut cells = small.cells();
+                let trace = lens.charge_cells(&mut cells, cost);
+                small.set(cells);
+                trace
+            }
+            (State::WideCells { cells, .. }, Counted::Counter(_) | Counted::Calendar(_)) => {
+                lens.charge_cells(cells, cost)
+            }
+            (State::Leases { leases, .. }, Counted::Slots(terms)) => {
+                leases.charge(terms, lens.hold(), now, cost);
+                Trace::Lease(lens.hold().id)
+            }
             (this @ State::Mended { .. }, Counted::Bucket(terms)) => this.charge_mended(terms, now, cost, mark),
             (this @ State::Inexact { .. }, _) => this.charge_inexact(lens, cost),
             (
-                State::Bucket { .. } | State::Window { .. } | State::Log { .. } | State::Mended { .. },
-                Counted::Bucket(_) | Counted::Window(_) | Counted::Log(_),
+                State::Bucket { .. }
+                | State::Window { .. }
+                | State::Log { .. }
+                | State::Mended { .. }
+                | State::Cells { .. }
+                | State::WideCells { .. }
+                | State::Leases { .. },
+                Counted::Bucket(_)
+                | Counted::Window(_)
+                | Counted::Log(_)
+                | Counted::Counter(_)
+                | Counted::Calendar(_)
+                | Counted::Slots(_),
             ) => unreachable!("law 5: state is written under the shape it was read under"),
         }
     }
@@ -136,20 +183,65 @@ impl State {
             (State::Log { log, .. }, Counted::Log(terms), Trace::Log(at)) => {
                 log.undo(terms, at, now.moment, charge.cost);
             }
+            (State::Cells { cells, .. }, _, trace) => cells.set(lens.undone_cells(cells.cells(), trace, charge.cost)),
+            (State::WideCells { cells, .. }, _, trace) => **cells = lens.undone_cells(**cells, trace, charge.cost),
+            (State::Leases { leases, .. }, Counted::Slots(_), Trace::Lease(id)) => {
+                leases.undo(id, now.moment, charge.cost);
+            }
             (State::Inexact { ends, .. }, _, _) => ends.undo(lens, charge),
             (
-                State::Bucket { .. } | State::Mended { .. } | State::Window { .. } | State::Log { .. },
-                Counted::Bucket(_) | Counted::Window(_) | Counted::Log(_),
-                Trace::Bucket(_) | Trace::Window(_) | Trace::Log(_),
+                State::Bucket { .. }
+                | State::Mended { .. }
+                | State::Window { .. }
+                | State::Log { .. }
+                | State::Leases { .. },
+                Counted::Bucket(_)
+                | Counted::Window(_)
+                | Counted::Log(_)
+                | Counted::Counter(_)
+                | Counted::Calendar(_)
+                | Counted::Slots(_),
+                Trace::Bucket(_)
+                | Trace::Window(_)
+                | Trace::Log(_)
+                | Trace::Cell(_)
+                | Trace::Calendar { .. }
+                | Trace::Lease(_),
             ) => debug_assert!(false, "a mark is renewed when the algorithm changes"),
+        }
+    }
+
+    /// Prolongs the lease of the lens's hold, or adopts unknown `slots` for it. Whoever may hold them decides: the most.
+    pub(crate) fn renew(&mut self, lens: &Lens<'_>, slots: u64) -> Renewed {
+        let now = lens.now.moment;
+        match (self, lens.counted) {
+            (State::Leases { leases, .. }, Counted::Slots(terms)) => leases.renew(terms, lens.hold(), now, slots),
+            (State::Inexact { ends, .. }, Counted::Slots(_)) => ends.renew(lens, slots),
+            (_, _) => Renewed::NotHeld,
+        }
+    }
+
+    /// Ends the lease of `id`, or frees unknown `slots`.
+    pub(crate) fn release(&mut self, lens: &Lens<'_>, id: HoldId, slots: u64) -> Released {
+        match self {
+            State::Leases { leases, .. } => leases.release(id, lens.now.moment, slots),
+            State::Inexact { ends, .. } => ends.release(id, lens.now.moment, slots),
+            State::Bucket { .. }
+            | State::Mended { .. }
+            | State::Window { .. }
+            | State::Log { .. }
+            | State::Cells { .. }
+            | State::WideCells { .. } => Released::NotHeld,
         }
     }
 
     /// Drops what has lapsed, so that reading need not skip it.
     #[inline]
     pub(crate) fn refresh(&mut self, lens: &Lens<'_>) {
-        if let (State::Log { log, .. }, Counted::Log(terms)) = (self, lens.counted) {
-            log.forget_lapsed(terms, lens.now.moment);
+        match (self, lens.counted) {
+            (State::Log { log, .. }, Counted::Log(terms)) => log.forget_lapsed(terms, lens.now.moment),
+            (State::Leases { leases, .. }, _) => leases.forget_lapsed(lens.now.moment),
+            (_, _) => {}
         }
     }
 
@@ -160,6 +252,9 @@ impl State {
             State::Mended { bucket, .. } => Ends::alike(Exact::Bucket(bucket.tat)),
             State::Window { window, .. } => Ends::alike(Exact::Window(window)),
             State::Log { log, .. } => Ends::alike(Exact::Log(*log)),
+            State::Cells { cells, .. } => Ends::alike(Exact::Cells(cells.cells())),
+            State::WideCells { cells, .. } => Ends::alike(Exact::Cells(*cells)),
+            State::Leases { leases, .. } => Ends::alike(Exact::Leases(*leases)),
             State::Inexact { ends, .. } => *ends,
         }
     }
@@ -167,7 +262,9 @@ impl State {
     /// Bytes this state owns outside its entry.
     pub(crate) fn allocated_bytes(&self) -> usize {
         match self {
-            State::Bucket { .. } | State::Window { .. } => 0,
+            State::Bucket { .. } | State::Window { .. } | State::Cells { .. } => 0,
+            State::WideCells { .. } => size_of::<Cells>(),
+            State::Leases { leases, .. } => size_of::<Leases>() + leases.allocated_bytes(),
             State::Mended { bucket, .. } => size_of::<Mended>() + bucket.allocated_bytes(),
             State::Log { log, .. } => size_of::<Log>() + log.allocated_bytes(),
             State::Inexact { ends, .. } => size_of::<Ends>() + ends.allocated_bytes(),
@@ -190,7 +287,7 @@ impl State {
         let lo = ends.lo.charge(lens, cost);
         let hi = ends.hi.charge(lens, cost);
         if ends.read_alike(lens) {
-            *self = State::exact(ends.hi.clone(), *shape, *mark);
+            *self = State::exact(ends.hi.clone(), *shape, *mark, lens.counted);
         }
         match lens.basis {
             Basis::Lo => lo,

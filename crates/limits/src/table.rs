@@ -12,15 +12,18 @@ use crate::charge::{Charge, Mark};
 use crate::convert;
 use crate::decision::{Absent, LegDecision};
 use crate::ends::Ends;
+use crate::hold::{Hold, HoldId};
 use crate::key::Fingerprint;
 use crate::leg::{Decided, Leg, Undecided, WhyUndecided};
 use crate::lens::Lens;
 use crate::rate::{Basis, DomainId};
+use crate::reserve::Reserves;
+use crate::reset::Resets;
 use crate::segment::Entry;
 use crate::shapes::{ShapeId, Shapes};
 use crate::state::State;
 use crate::store::Store;
-use crate::terms::Terms;
+use crate::terms::{Counted, Terms};
 use crate::time::{Moment, Now, WallTime};
 
 /// All keys of one partition. Not shared: whoever holds the partition's gate holds the table.
@@ -41,6 +44,8 @@ pub struct Table {
     /// a known key needs of the table itself.
     pub(crate) store: Store,
     last_wall: WallTime,
+    pub(crate) reserves: Option<Box<Reserves>>,
+    pub(crate) resets: Option<Box<Resets>>,
 }
 
 /// What every step of a decision goes by.
@@ -49,6 +54,8 @@ pub(crate) struct Rules<'a> {
     pub(crate) shapes: &'a Shapes,
     pub(crate) budgets: &'a Budgets,
     pub(crate) now: Now,
+    /// In whose name leases are taken, if in anybody's.
+    pub(crate) hold: Option<&'a Hold>,
 }
 
 /// Which legs are charged if the check is allowed.
@@ -58,11 +65,12 @@ impl Table {
     /// An empty table. Allocates nothing.
     pub fn new() -> Table {
         let (last, last_wall, mark) = (Moment::ZERO, WallTime::default(), Mark::default());
-        Table { last, seq: 0, owed: 0, mark, store: Store::new(), last_wall }
+        Table { last, seq: 0, owed: 0, mark, store: Store::new(), last_wall, reserves: None, resets: None }
     }
 
     /// Decides one check: `Ok(true)` when every enforced leg admits, and then all are charged; else `Ok(false)`, and
-    /// nothing is. `out` is cleared first. Two legs of one key are decided as one sum.
+    /// nothing is. `out` is cleared first. Two legs of one key are decided as one sum. Slots of a concurrency limit are
+    /// taken in nobody's name and come back by themselves; [`Table::acquire`] takes them in somebody's.
     ///
     /// # Errors
     ///
@@ -75,9 +83,14 @@ impl Table {
         now: Now,
         out: &mut Decided,
     ) -> Result<bool, Undecided> {
+        let rules = Rules { shapes, budgets, now: self.advance(now), hold: None };
+        self.decide_by(legs, rules, out)
+    }
+
+    #[inline]
+    pub(crate) fn decide_by(&mut self, legs: &[Leg], rules: Rules<'_>, out: &mut Decided) -> Result<bool, Undecided> {
         out.legs.clear();
         out.charges.clear();
-        let rules = Rules { shapes, budgets, now: self.advance(now) };
         self.pay_for_sweeping(rules);
         if let [leg] = legs
             && let Some(allowed) = self.decide_known(leg, rules, out)
@@ -98,46 +111,51 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`WhyUndecided::NoClusterTime`], as in [`Table::decide`]. A table is never full for a peek.
+    /// [`WhyUndecided::NoClusterTime`] or [`WhyUndecided::NoCalendar`], as in [`Table::decide`]. A table is never full for
+    /// a peek.
     pub fn peek(&self, leg: &Leg, shapes: &Shapes, now: Now) -> Result<LegDecision, Undecided> {
         let counted = match shapes.terms(leg.shape) {
             Terms::Unlimited => return Ok(LegDecision::UNLIMITED),
             Terms::Zero => return Ok(LegDecision::ZERO),
             Terms::Counted(counted) => counted,
         };
-        let lens = Lens { counted, basis: shapes.get(leg.shape).basis, key: &leg.key, now: self.clamp(now) };
-        if !counted.can_tell(lens.now) {
-            return Err(Undecided { leg: 0, why: WhyUndecided::NoClusterTime });
+        let lens = Lens::new(shapes, leg.shape, counted, &leg.key, self.clamp(now));
+        if let Some(why) = lens.untold() {
+            return Err(Undecided { leg: 0, why });
         }
         let state = self.store.find(&leg.key).map(|entry| {
             let from = shapes.counted(entry.state.shape());
             convert::converted(entry.state.clone(), from, leg.shape, &lens, self.mark)
         });
+        let leg = &self.as_it_reads(leg);
         let (asked, stands) = (weigh(&lens, state.as_ref(), leg, leg.cost), weigh(&lens, state.as_ref(), leg, 0));
         Ok(LegDecision { allowed: asked.allowed, wait: asked.wait, ..stands })
     }
 
     /// Takes back exactly what `charge` did, as far as it still stands (law 8): never more than would be used had the
-    /// charge not been made. Once per charge.
-    pub fn undo(&mut self, charge: &Charge, shapes: &Shapes, now: Now) {
+    /// charge not been made. Once per charge. Answers how many units fewer are in use now, rounded to whole ones: none
+    /// if the charge has drained, lapsed, or lies before a change, a reset or a hand-over that it cannot be found behind.
+    pub fn undo(&mut self, charge: &Charge, shapes: &Shapes, now: Now) -> u64 {
         let now = self.advance(now);
-        let Some(Entry { state, .. }) = self.store.find_mut(&charge.key) else { return };
+        let Some(Entry { state, .. }) = self.store.find_mut(&charge.key) else { return 0 };
         self.seq += 1;
         let counted = shapes.counted(state.shape());
-        let lens = Lens { counted, basis: shapes.get(state.shape()).basis, key: &charge.key, now };
+        let lens = Lens::new(shapes, state.shape(), counted, &charge.key, now);
+        let used = lens.read(state.view(lens.basis)).units();
         state.undo(&lens, charge, self.seq);
+        used.saturating_sub(lens.read(state.view(lens.basis)).units())
     }
 
     /// Charges a debt: what was admitted elsewhere while nobody could ask. May go above the capacity, up to twice; what
     /// is beyond is dropped. Answers whether it was booked: not if the limit counts nothing, the domain has no room for
     /// the key, or an aligned window has no cluster time.
     pub fn force(&mut self, leg: &Leg, shapes: &Shapes, budgets: &Budgets, now: Now) -> bool {
-        let rules = Rules { shapes, budgets, now: self.advance(now) };
+        let rules = Rules { shapes, budgets, now: self.advance(now), hold: None };
         let Terms::Counted(counted) = shapes.terms(leg.shape) else { return false };
-        if leg.cost == 0 || !counted.can_tell(rules.now) {
+        let lens = rules.lens(leg, counted);
+        if leg.cost == 0 || lens.untold().is_some() {
             return false;
         }
-        let lens = rules.lens(leg, counted);
         if self.find(&lens, leg.shape, rules).is_none() && !self.take_room(&[*leg], leg, rules) {
             return false;
         }
@@ -173,14 +191,15 @@ impl Table {
     fn decide_known(&mut self, leg: &Leg, rules: Rules<'_>, out: &mut Decided) -> Option<bool> {
         let Terms::Counted(counted) = rules.shapes.terms(leg.shape) else { return None };
         let entry = self.store.find_mut(&leg.key)?;
-        if entry.state.shape() != leg.shape || !counted.can_tell(rules.now) {
+        let lens = rules.lens(leg, counted);
+        if entry.state.shape() != leg.shape || lens.untold().is_some() {
             return None;
         }
-        let lens = rules.lens(leg, counted);
         entry.state.refresh(&lens);
-        let decision = lens.read(entry.state.view(lens.basis)).weigh(leg.cost);
+        let reading = lens.read(entry.state.view(lens.basis));
+        let decision = reading.weigh(leg.cost);
         out.legs.push(decision);
-        if decision.allowed && leg.cost > 0 {
+        if decision.allowed && leg.cost > 0 && !reading.is_held() {
             let numbers = (&mut self.seq, &mut self.mark);
             out.charges.push(charge(&mut entry.state, leg, &lens, numbers));
         }
@@ -207,23 +226,32 @@ impl Table {
     }
 
     /// What one leg says on top of what earlier legs spend of the same key, and whether it is to be charged for it.
-    fn weigh_leg(&mut self, leg: &Leg, before: u64, rules: Rules<'_>) -> Result<(LegDecision, bool), WhyUndecided> {
+    pub(crate) fn weigh_leg(
+        &mut self,
+        leg: &Leg,
+        before: u64,
+        rules: Rules<'_>,
+    ) -> Result<(LegDecision, bool), WhyUndecided> {
+        let leg = &self.as_it_reads(leg);
         let counted = match rules.shapes.terms(leg.shape) {
             Terms::Unlimited => return Ok((LegDecision::UNLIMITED, false)),
             Terms::Zero => return Ok((LegDecision::ZERO, false)),
             Terms::Counted(counted) => counted,
         };
         let lens = rules.lens(leg, counted);
-        if !counted.can_tell(rules.now) {
+        if let Some(why) = lens.untold() {
             let untold = (lens.read_fresh().weigh(0), false);
-            return if leg.shadow { Ok(untold) } else { Err(WhyUndecided::NoClusterTime) };
+            return if leg.shadow { Ok(untold) } else { Err(why) };
         }
-        let decision = weigh(&lens, self.find(&lens, leg.shape, rules), leg, leg.cost.saturating_add(before));
-        Ok((decision, leg.cost > 0 && decision.allowed))
+        let state = self.find(&lens, leg.shape, rules);
+        let state = state.map(|state| &*state);
+        let held = state.is_some_and(|state| lens.read(state.view(lens.basis)).is_held());
+        let decision = weigh(&lens, state, leg, leg.cost.saturating_add(before));
+        Ok((decision, leg.cost > 0 && decision.allowed && !held))
     }
 
     /// Finds a key's state and readies it to be read through `lens`.
-    fn find(&mut self, lens: &Lens<'_>, shape: ShapeId, rules: Rules<'_>) -> Option<&State> {
+    pub(crate) fn find(&mut self, lens: &Lens<'_>, shape: ShapeId, rules: Rules<'_>) -> Option<&mut State> {
         let Entry { state, .. } = self.store.find_mut(lens.key)?;
         if state.shape() == shape {
             state.refresh(lens);
@@ -251,7 +279,7 @@ impl Table {
         }
         self.mark = self.mark.next();
         self.owe_for_new_key();
-        let mut state = absent(lens, leg, self.mark);
+        let mut state = absent(lens, &self.as_it_reads(leg), self.mark);
         let charge = charge(&mut state, leg, lens, (&mut self.seq, &mut self.mark));
         self.store.insert(Entry { key: leg.key, state });
         charge
@@ -268,7 +296,7 @@ impl Table {
         for ((leg, charged), decision) in legs.iter().zip(charged).zip(decisions) {
             if let (true, Terms::Counted(counted)) = (*charged, rules.shapes.terms(leg.shape)) {
                 let state = self.store.find(&leg.key).map(|entry| &entry.state);
-                *decision = weigh(&rules.lens(leg, counted), state, leg, 0);
+                *decision = weigh(&rules.lens(leg, counted), state, &self.as_it_reads(leg), 0);
             }
         }
     }
@@ -297,8 +325,8 @@ impl Default for Table {
 
 impl<'a> Rules<'a> {
     #[inline]
-    fn lens(&self, leg: &'a Leg, counted: &'a crate::terms::Counted) -> Lens<'a> {
-        Lens { counted, basis: self.shapes.get(leg.shape).basis, key: &leg.key, now: self.now }
+    pub(crate) fn lens(&self, leg: &'a Leg, counted: &'a Counted) -> Lens<'a> {
+        Lens { hold: self.hold, ..Lens::new(self.shapes, leg.shape, counted, &leg.key, self.now) }
     }
 
     pub(crate) fn domain(&self, shape: ShapeId) -> DomainId {
@@ -311,7 +339,13 @@ impl<'a> Rules<'a> {
 fn charge(state: &mut State, leg: &Leg, lens: &Lens<'_>, (seq, last): (&mut u64, &mut Mark)) -> Charge {
     *seq += 1;
     let fresh = last.next();
-    let trace = state.charge(lens, leg.cost, fresh);
+    let trace = match (lens.counted, lens.hold) {
+        (Counted::Slots(_), None) => {
+            let unnamed = Hold { id: HoldId::unnamed(*seq), ttl: None };
+            state.charge(&Lens { hold: Some(&unnamed), ..*lens }, leg.cost, fresh)
+        }
+        (_, _) => state.charge(lens, leg.cost, fresh),
+    };
     let mark = state.mark();
     if mark == fresh {
         *last = fresh;
@@ -334,10 +368,10 @@ fn weigh(lens: &Lens<'_>, state: Option<&State>, leg: &Leg, cost: u64) -> LegDec
 
 /// The state of a key that has no entry. Where it may have been used to the full, a limit that decides on the most takes
 /// it as used; one that decides on the least keeps both ends, for a later change of the limit may ask for the other.
-fn absent(lens: &Lens<'_>, leg: &Leg, mark: Mark) -> State {
+pub(crate) fn absent(lens: &Lens<'_>, leg: &Leg, mark: Mark) -> State {
     let (lo, hi) = match (lens.most_used_by(leg.absent), lens.basis) {
-        (None, _) => return State::exact(lens.fresh(), leg.shape, mark),
-        (Some(most), Basis::Hi) => return State::exact(most, leg.shape, mark),
+        (None, _) => return State::exact(lens.fresh(), leg.shape, mark, lens.counted),
+        (Some(most), Basis::Hi) => return State::exact(most, leg.shape, mark, lens.counted),
         (Some(most), Basis::Lo) => (lens.fresh(), most),
     };
     State::between(Ends { lo, hi }, leg.shape, mark, lens)

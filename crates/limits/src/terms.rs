@@ -2,9 +2,11 @@
 //! products of the others multiplied out.
 
 use crate::bucket::BucketTerms;
+use crate::calendar::CalendarTerms;
+use crate::counter::CounterTerms;
 use crate::log::LogTerms;
 use crate::rate::{Algorithm, Shape};
-use crate::time::Now;
+use crate::slots::SlotTerms;
 use crate::window::WindowTerms;
 
 /// What a limit's shape means to a decision.
@@ -24,6 +26,9 @@ pub(crate) enum Counted {
     Bucket(BucketTerms),
     Window(WindowTerms),
     Log(LogTerms),
+    Counter(CounterTerms),
+    Calendar(CalendarTerms),
+    Slots(SlotTerms),
 }
 
 impl Terms {
@@ -36,17 +41,20 @@ impl Terms {
             Algorithm::TokenBucket { burst } => Counted::Bucket(BucketTerms::new(rate, burst)),
             Algorithm::SlidingLog { max_entries } => Counted::Log(LogTerms::new(rate, max_entries)),
             Algorithm::FixedWindow { align } => Counted::Window(WindowTerms::new(rate, align)),
+            Algorithm::SlidingCounter => Counted::Counter(CounterTerms::new(rate)),
+            Algorithm::Calendar { calendar } => Counted::Calendar(CalendarTerms::new(rate, calendar)),
+            Algorithm::Concurrency { max_hold } => Counted::Slots(SlotTerms::new(rate, max_hold)),
         })
     }
 }
 
 impl Counted {
-    /// Whether this limit can be decided at `now`: aligned windows need cluster time.
-    #[inline]
-    pub(crate) fn can_tell(&self, now: Now) -> bool {
+    /// The most that one of two cells ever counts by charging; nothing where there are none.
+    pub(crate) fn most_in_a_cell(&self) -> u64 {
         match self {
-            Counted::Bucket(_) | Counted::Log(_) => true,
-            Counted::Window(terms) => !terms.is_aligned() || now.wall.is_some(),
+            Counted::Counter(terms) => terms.most(),
+            Counted::Calendar(terms) => terms.most(),
+            Counted::Bucket(_) | Counted::Window(_) | Counted::Log(_) | Counted::Slots(_) => 0,
         }
     }
 }

@@ -40,8 +40,9 @@ impl Table {
     /// Looks at the next `steps` places, and removes the entries that read as absent ones. Answers how many went. For
     /// whoever has time between decisions: a table that nobody asks is otherwise never swept.
     pub fn sweep(&mut self, shapes: &Shapes, budgets: &Budgets, now: Now, steps: usize) -> usize {
-        let rules = Rules { shapes, budgets, now: self.advance(now) };
+        let rules = Rules { shapes, budgets, now: self.advance(now), hold: None };
         let gone = self.sweep_but(&[], rules, steps.min(self.store.places()));
+        self.forget_reserves(rules, steps);
         self.store.tidy();
         gone
     }
@@ -52,6 +53,8 @@ impl Table {
             budgets.give(shapes.get(entry.state.shape()).domain);
         }
         self.store = Store::new();
+        self.clear_reserves(budgets);
+        self.resets = None;
     }
 
     #[inline]
@@ -70,6 +73,7 @@ impl Table {
     fn sweep_what_is_owed(&mut self, rules: Rules<'_>) {
         let steps = std::mem::take(&mut self.owed) / PLACE_PRICE;
         self.sweep_but(&[], rules, steps as usize);
+        self.forget_reserves(rules, SWEEP_PLACES);
         self.store.tidy();
     }
 
@@ -77,7 +81,8 @@ impl Table {
     fn sweep_but(&mut self, legs: &[Leg], rules: Rules<'_>, steps: usize) -> usize {
         self.store.visit(steps, |entry| {
             let shape = entry.state.shape();
-            let lens = Lens { counted: rules.shapes.counted(shape), basis: Basis::Hi, key: &entry.key, now: rules.now };
+            let counted = rules.shapes.counted(shape);
+            let lens = Lens { basis: Basis::Hi, ..Lens::new(rules.shapes, shape, counted, &entry.key, rules.now) };
             let goes = lens.is_fresh(entry.state.view(Basis::Hi)) && legs.iter().all(|leg| leg.key != entry.key);
             if goes {
                 rules.budgets.give(rules.domain(shape));
@@ -141,9 +146,10 @@ impl Table {
         true
     }
 
-    pub(crate) fn remove(&mut self, key: &Fingerprint, shapes: &Shapes, budgets: &Budgets) {
-        if let Some(entry) = self.store.remove(key) {
-            budgets.give(shapes.get(entry.state.shape()).domain);
-        }
+    /// Removes a key's entry, and answers whether there was one.
+    pub(crate) fn remove(&mut self, key: &Fingerprint, shapes: &Shapes, budgets: &Budgets) -> bool {
+        let Some(entry) = self.store.remove(key) else { return false };
+        budgets.give(shapes.get(entry.state.shape()).domain);
+        true
     }
 }

@@ -1,4 +1,4 @@
-//! Deciding about a known bucket or window allocates nothing, allowed or denied, swept or not, with one leg or several.
+//! Deciding about a known bucket, window, counter or calendar allocates nothing, allowed or denied, swept or not, with one leg or several.
 //! The global allocator counts for each thread by itself, since the test harness allocates on its own thread meanwhile.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
@@ -6,10 +6,11 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
 
 use limits::{
-    Absent, Algorithm, Align, Basis, Budgets, Decided, DomainId, Fingerprint, Leg, LimitId, Moment, Now, Rate, Shape,
-    Shapes, Span, Table, WallTime,
+    Absent, Algorithm, Align, Basis, Budgets, CalendarId, Calendars, Decided, DomainId, Fingerprint, Hold, HoldId, Leg,
+    LimitId, Moment, Now, Rate, Shape, Shapes, Span, Table, WallTime, WindowBounds,
 };
 
 struct Counting;
@@ -32,6 +33,18 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
+/// Windows of a second each.
+#[derive(Debug)]
+struct Seconds;
+
+impl Calendars for Seconds {
+    fn window(&self, _calendar: CalendarId, at: WallTime) -> Option<WindowBounds> {
+        let (second, index) = (Span::from_secs(1), at.as_unix_nanos() / 1_000_000_000 + 1);
+        let start = WallTime::from_unix_nanos((index - 1) * second.as_nanos());
+        Some(WindowBounds { index, start, end: start.saturating_add(second) })
+    }
+}
+
 #[test]
 fn deciding_about_known_keys_allocates_nothing() {
     let mut shapes = Shapes::new();
@@ -39,14 +52,17 @@ fn deciding_about_known_keys_allocates_nothing() {
         Algorithm::TokenBucket { burst: 50 },
         Algorithm::FixedWindow { align: Align::First },
         Algorithm::FixedWindow { align: Align::Hashed },
+        Algorithm::SlidingCounter,
+        Algorithm::Calendar { calendar: CalendarId(1) },
     ];
+    shapes.set_calendars(Arc::new(Seconds));
     let ids = algorithms.map(|algorithm| {
         let rate = Some(Rate::new(50, Span::from_secs(3_600)).unwrap());
         shapes.intern(Shape { limit: LimitId(1), domain: DomainId(0), rate, algorithm, basis: Basis::Hi })
     });
     let leg = |key: u64| {
         let key_bits = Fingerprint([key.wrapping_mul(0x9e37_79b9_7f4a_7c15), key]);
-        Leg { shape: ids[key as usize % 3], key: key_bits, cost: 1, absent: Absent::Fresh, shadow: false }
+        Leg { shape: ids[key as usize % 5], key: key_bits, cost: 1, absent: Absent::Fresh, shadow: false }
     };
     let (budgets, mut table, mut out) = (Budgets::new(), Table::new(), Decided::default());
     let at = |nanos| Now::with_wall(Moment::from_nanos(nanos), WallTime::from_unix_nanos(nanos));
@@ -70,4 +86,32 @@ fn deciding_about_known_keys_allocates_nothing() {
 
     assert_eq!(allocations, 0, "in {allowed} allowed and {denied} denied checks");
     assert!(allowed > 10_000 && denied > 10_000, "{allowed} allowed, {denied} denied");
+}
+
+#[test]
+fn taking_prolonging_and_giving_back_slots_of_a_known_key_allocates_nothing() {
+    let mut shapes = Shapes::new();
+    let rate = Some(Rate::new(8, Span::from_secs(30)).unwrap());
+    let algorithm = Algorithm::Concurrency { max_hold: Span::from_secs(3_600) };
+    let shape = shapes.intern(Shape { limit: LimitId(1), domain: DomainId(0), rate, algorithm, basis: Basis::Hi });
+    let leg = Leg { shape, key: Fingerprint([1, 2]), cost: 1, absent: Absent::Fresh, shadow: false };
+    let (budgets, mut table, mut out) = (Budgets::new(), Table::new(), Decided::default());
+    let hold = |id: u64| Hold { id: HoldId::from(u128::from(id)), ttl: None };
+    let (mut taken, mut refused, mut before) = (0, 0, 0);
+    for step in 0..100_000u64 {
+        if step == 100 {
+            before = ALLOCATIONS.get();
+        }
+        let now = Now::at(Moment::from_nanos(step * 1_000_000));
+        match table.acquire(&[leg], &hold(step), &shapes, &budgets, now, &mut out).unwrap() {
+            true => taken += 1,
+            false => refused += 1,
+        }
+        table.renew(&leg, &hold(step / 2), &shapes, &budgets, now).unwrap();
+        if step % 10 == 0 {
+            table.release(&leg, hold(step.saturating_sub(10)).id, &shapes, &budgets, now).unwrap();
+        }
+    }
+    assert_eq!(ALLOCATIONS.get() - before, 0, "in {taken} taken and {refused} refused");
+    assert!(taken > 10 && refused > 10_000, "{taken} taken, {refused} refused");
 }

@@ -293,7 +293,7 @@ mod tests {
     }
 
     fn check(id: u128) -> Check {
-        Check { id: CheckId(id), asker: Asker(1), attempt: 1, indexed: false, question: 0, legs: Default::default() }
+        Check { id: CheckId(id), asker: Asker(1), attempt: 1, indexed: false, question: 0, act: ownership::Act::Spend, legs: Default::default() }
     }
 
     fn decides(owner: &Owner, partition: PartitionId) -> bool {

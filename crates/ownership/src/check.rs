@@ -1,7 +1,7 @@
 //! What an owner is asked, and everything it can say. A check carries the legs of one question that fall into one
 //! partition; an answer is a verdict, or the reason why there is none. Whatever is not a verdict has charged nothing.
 
-use limits::{Fingerprint, LegDecision, LimitId};
+use limits::{Fingerprint, LegDecision, LimitId, Span, Variant};
 use smallvec::SmallVec;
 
 use crate::session::{Epoch, SessionId};
@@ -40,8 +40,66 @@ pub struct Check {
     /// A hash of what the caller asked (domain, attributes, cost), not of the legs: a policy that changes between two
     /// attempts does not make them two questions.
     pub question: u64,
+    /// What is to be done with the legs.
+    pub act: Act,
     /// What is asked, in the order of the rule; at most [`MAX_LEGS`].
     pub legs: SmallVec<[CheckLeg; 2]>,
+}
+
+/// What is to be done with the legs of a check. The first five decide; the others speak of a charge that was made before
+/// under another id, in the same partition and for the same keys.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Act {
+    /// Spend the costs, all or none.
+    #[default]
+    Spend,
+    /// Tell what spending the costs would meet. Nothing is charged, and no record kept.
+    Peek,
+    /// Spend as much as there is: each leg's cost is that of one unit, of which at most so many are wanted.
+    UpTo {
+        /// The most units wanted.
+        units: u64,
+    },
+    /// Spend, and hold the slots of concurrency limits under the check's id.
+    Acquire {
+        /// How long, unless it is renewed; the limit's own time without it.
+        ttl: Option<Span>,
+    },
+    /// Spend, and leave the charge open under the check's id until it is settled.
+    Reserve {
+        /// How long it may be settled.
+        ttl: Span,
+        /// The units that the legs' costs are for, in the caller's measure.
+        units: u64,
+    },
+    /// Undo the charge of a check (law 8).
+    Refund {
+        /// The id it was charged under.
+        of: CheckId,
+    },
+    /// Settle a reserve at what was spent. Each leg's cost is that of one unit.
+    Settle {
+        /// The id it was reserved under.
+        of: CheckId,
+        /// Units spent.
+        units: u64,
+        /// Whether what was spent above the reserve is booked; otherwise a settlement above it does nothing.
+        debt: bool,
+    },
+    /// Prolong leases of slots.
+    Renew {
+        /// The id they were acquired under.
+        of: CheckId,
+        /// How long from now on; the limit's own time without it.
+        ttl: Option<Span>,
+    },
+    /// Give slots back.
+    Release {
+        /// The id they were acquired under.
+        of: CheckId,
+    },
+    /// Make the keys as ones that were never used.
+    Reset,
 }
 
 /// One limit's part of a check.
@@ -49,6 +107,8 @@ pub struct Check {
 pub struct CheckLeg {
     /// The limit; its numbers are the owner's to know.
     pub limit: LimitId,
+    /// Which of its numbers apply.
+    pub variant: Variant,
     /// The key under that limit.
     pub key: Fingerprint,
     /// Units to spend, 0 to [`limits::AMOUNT_MAX`]. A check whose costs are all 0 is a peek.
@@ -57,10 +117,31 @@ pub struct CheckLeg {
     pub shadow: bool,
 }
 
+impl Act {
+    /// Whether it decides anew, so that a failure mode can answer in an owner's place, and a charge can be taken back.
+    pub const fn decides(&self) -> bool {
+        match self {
+            Act::Spend | Act::Peek | Act::UpTo { .. } | Act::Acquire { .. } | Act::Reserve { .. } => true,
+            Act::Refund { .. } | Act::Settle { .. } | Act::Renew { .. } | Act::Release { .. } | Act::Reset => false,
+        }
+    }
+}
+
 impl Check {
     /// Whether this check asks without spending: nothing is charged, and no record is kept.
     pub fn is_peek(&self) -> bool {
-        self.legs.iter().all(|leg| leg.cost == 0)
+        match self.act {
+            Act::Peek => true,
+            Act::Spend => self.legs.iter().all(|leg| leg.cost == 0),
+            Act::UpTo { .. }
+            | Act::Acquire { .. }
+            | Act::Reserve { .. }
+            | Act::Refund { .. }
+            | Act::Settle { .. }
+            | Act::Renew { .. }
+            | Act::Release { .. }
+            | Act::Reset => false,
+        }
     }
 }
 
@@ -83,16 +164,23 @@ pub enum Answer {
     IdReused,
 }
 
-/// A decision of the owner, over all legs of a check.
+/// A decision of the owner, over all legs of a check; or what came of an act that speaks of an earlier charge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Verdict {
-    /// Whether every leg that enforces admitted. If not, nothing was charged.
+    /// Whether every leg that enforces admitted. If not, nothing was charged. Of an act that speaks of an earlier charge:
+    /// whether it found it, and did what it was to do.
     pub allowed: bool,
+    /// What it came to, by act. Spend, peek, acquire, reserve: 0. Up to: units granted. Refund and settle: units that the
+    /// leg with the most got back; of a settlement that was refused because it lies above its reserve, the units reserved,
+    /// and 0 when there is no reserve. Renew: nanoseconds that the shortest lease lasts. Release and reset: legs that had
+    /// anything to give back or to forget.
+    pub units: u64,
     /// Whether this is the recorded answer to an earlier attempt.
     pub replayed: bool,
     /// On a denial: every limit that refused did so only because a takeover left its use unknown.
     pub recovering: bool,
-    /// What each limit said, in the order of [`Check::legs`]; a replay repeats what was said then.
+    /// What each limit said, in the order of [`Check::legs`]; a replay repeats what was said then. After an act that speaks
+    /// of an earlier charge: how it stands.
     pub legs: SmallVec<[LegDecision; 2]>,
 }
 

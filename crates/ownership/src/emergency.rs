@@ -123,7 +123,11 @@ impl Emergency {
         let part = |amount: u64| amount * u64::from(leg.percent.min(100)) / (100 * u64::from(divisor));
         let algorithm = match leg.shape.algorithm {
             Algorithm::TokenBucket { burst } => Algorithm::TokenBucket { burst: part(burst) },
-            whole @ (Algorithm::SlidingLog { .. } | Algorithm::FixedWindow { .. }) => whole,
+            whole @ (Algorithm::SlidingLog { .. }
+            | Algorithm::FixedWindow { .. }
+            | Algorithm::SlidingCounter
+            | Algorithm::Calendar { .. }
+            | Algorithm::Concurrency { .. }) => whole,
         };
         let rate = Rate::new(part(rate.amount()), rate.period()).ok().filter(|rate| rate.amount() > 0)?;
         let share = Shape { rate: Some(rate), algorithm, basis: Basis::Hi, ..leg.shape };
@@ -137,11 +141,15 @@ impl Emergency {
     }
 }
 
-/// How long ago something was spent when it no longer matters: the window, or the time in which a bucket fills.
+/// How long ago something was spent when it no longer matters: the window, the time in which a bucket fills, or the
+/// longest that a slot is held.
 fn fill_time(shape: &Shape, rate: Rate) -> Span {
     match shape.algorithm {
         Algorithm::TokenBucket { burst } => time_to_fill(rate, burst),
         Algorithm::SlidingLog { .. } | Algorithm::FixedWindow { .. } => rate.period(),
+        // Two cells, and a window that may be longer than is usual.
+        Algorithm::SlidingCounter | Algorithm::Calendar { .. } => rate.period().saturating_add(rate.period()),
+        Algorithm::Concurrency { max_hold } => max_hold,
     }
 }
 

@@ -13,7 +13,7 @@ mod route;
 mod session;
 mod strip;
 
-pub use check::{Answer, Asker, Check, CheckId, CheckLeg, MAX_LEGS, Unknown, Verdict};
+pub use check::{Act, Answer, Asker, Check, CheckId, CheckLeg, MAX_LEGS, Unknown, Verdict};
 pub use emergency::{DIVISORS_MAX, EMERGENCY_KEYS_MAX, Emergency, EmergencyAnswer, EmergencyLeg, SHARES_MAX};
 pub use floor::Floor;
 pub use partition::{Cancelled, LeaseBound, Partition};

@@ -302,7 +302,7 @@ impl Partition {
             .decide(&scratch.legs, book.shapes(), book.budgets(), now, &mut scratch.decided)
             .map_err(unknown)?;
         let recovering = !allowed && self.only_the_floor_refuses(scratch, book, now);
-        Ok(Verdict { allowed, replayed: false, recovering, legs: std::mem::take(&mut scratch.decided.legs) })
+        Ok(Verdict { allowed, units: 0, replayed: false, recovering, legs: std::mem::take(&mut scratch.decided.legs) })
     }
 
     /// Whether every limit that refused would have admitted, had the takeover not left its use unknown.
@@ -333,14 +333,23 @@ impl Partition {
             Algorithm::SlidingLog { .. } | Algorithm::FixedWindow { align: Align::First } => {
                 now.moment < at.moment.saturating_add(rate.period()) && admits(&fresh, now)
             }
-            Algorithm::FixedWindow { align: Align::Epoch | Align::Hashed } => admits(&fresh, now),
+            Algorithm::SlidingCounter => {
+                let two_cells = rate.period().saturating_add(rate.period());
+                now.moment < at.moment.saturating_add(two_cells) && admits(&fresh, now)
+            }
+            Algorithm::Concurrency { max_hold } => {
+                now.moment < at.moment.saturating_add(max_hold) && admits(&fresh, now)
+            }
+            Algorithm::FixedWindow { align: Align::Epoch | Align::Hashed } | Algorithm::Calendar { .. } => {
+                admits(&fresh, now)
+            }
         }
     }
 }
 
 /// The leg as the table reads it, or `None` when the book does not know its limit.
 fn resolve(leg: &CheckLeg, floor: Floor, book: &impl Book) -> Option<Leg> {
-    let entry = book.limit(leg.limit)?;
+    let entry = book.limit(leg.limit, leg.variant)?;
     let absent = floor.absent(book.shapes().get(entry.shape).basis, entry.allotted_at);
     Some(Leg { shape: entry.shape, key: leg.key, cost: leg.cost, absent, shadow: leg.shadow })
 }
@@ -378,6 +387,7 @@ fn unknown(undecided: Undecided) -> Unknown {
     match undecided.why {
         WhyUndecided::TableFull => Unknown::TableFull { leg: undecided.leg as u8 },
         WhyUndecided::NoClusterTime => Unknown::Clock,
+        WhyUndecided::NoCalendar => Unknown::Policy,
     }
 }
 

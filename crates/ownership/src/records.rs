@@ -401,6 +401,7 @@ impl Journal {
     fn verdict(&self, head: &Head) -> Verdict {
         Verdict {
             allowed: head.allowed,
+            units: 0,
             replayed: true,
             recovering: head.recovering,
             legs: self.legs.run(head.first_leg, usize::from(head.legs)).copied().collect(),

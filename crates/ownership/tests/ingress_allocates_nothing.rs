@@ -68,7 +68,7 @@ fn ask(routes: &Routes, number: u64) -> Outcome {
                 Step::Done(outcome) => return outcome,
                 Step::Send { attempt: 2, owner, .. } if number.is_multiple_of(2) => {
                     let legs = smallvec![decision(), decision()];
-                    let verdict = Verdict { allowed: true, replayed: false, recovering: false, legs };
+                    let verdict = Verdict { allowed: true, units: 0, replayed: false, recovering: false, legs };
                     asking.handle_answer(2, owner.epoch, Answer::Decided(verdict), ms(time));
                 }
                 Step::Send { .. } | Step::Refresh => {}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use limits::{Book, BookEntry, Budgets, DomainId, LimitId, Shapes};
+use limits::{Book, BookEntry, Budgets, DomainId, LimitId, Shapes, Variant};
 
 use crate::document::Document;
 use crate::domain::{Domain, Listed};
@@ -178,8 +178,8 @@ impl Default for Catalogue {
 }
 
 impl Book for Catalogue {
-    fn limit(&self, limit: LimitId) -> Option<BookEntry> {
-        self.book.get(limit.0 as usize).copied().flatten()
+    fn limit(&self, limit: LimitId, variant: Variant) -> Option<BookEntry> {
+        self.book.get(limit.0 as usize).copied().flatten().filter(|_| variant == Variant::OWN)
     }
 
     fn shapes(&self) -> &Shapes {

@@ -4,7 +4,7 @@
 
 use std::cmp::Ordering;
 
-use limits::{AMOUNT_MAX, Algorithm, DomainId, FailMode, LimitId, Part, PartKind, Rate, Shape, ShapeId};
+use limits::{AMOUNT_MAX, Algorithm, DomainId, FailMode, LimitId, Part, PartKind, Rate, Shape, ShapeId, Variant};
 use smallvec::SmallVec;
 
 use crate::attributes::Attributes;
@@ -261,6 +261,11 @@ impl<'x> Applied<'x> {
     /// Units to charge: the check's cost times the rule's, at most [`AMOUNT_MAX`]; 0 is a peek.
     pub fn cost(&self) -> u64 {
         self.cost
+    }
+
+    /// Which of the limit's numbers apply: its own, its plan's, or an override's.
+    pub fn variant(&self) -> Variant {
+        Variant::OWN
     }
 
     /// The parts of the key, in the order of the document. An attribute that is missing and counted as anonymous is a

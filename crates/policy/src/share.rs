@@ -30,7 +30,11 @@ fn scaled(whole: Shape, parts: u64, of: u64) -> Shape {
     let smaller = |rate: Rate| Rate::new(part(rate.amount()), rate.period()).expect("a part is at most the whole");
     let algorithm = match whole.algorithm {
         Algorithm::TokenBucket { burst } => Algorithm::TokenBucket { burst: part(burst) },
-        Algorithm::SlidingLog { .. } | Algorithm::FixedWindow { .. } => whole.algorithm,
+        Algorithm::SlidingLog { .. }
+        | Algorithm::FixedWindow { .. }
+        | Algorithm::SlidingCounter
+        | Algorithm::Calendar { .. }
+        | Algorithm::Concurrency { .. } => whole.algorithm,
     };
     Shape { rate: whole.rate.map(smaller), algorithm, ..whole }
 }

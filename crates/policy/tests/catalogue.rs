@@ -4,7 +4,7 @@
 
 use limits::{
     Absent, Algorithm, Basis, Book, Decided, DomainId, FailMode, Fingerprint, Leg, LimitId, Moment, Now, Rate, Span,
-    Table,
+    Table, Variant,
 };
 use ringfence_policy::{Catalogue, CatalogueError, Dialect, Document, SAMPLE};
 
@@ -40,14 +40,14 @@ fn an_owner_finds_each_limit_under_its_id() {
     let catalogue = with(&Catalogue::empty(), &document("one", "a: { rate: 5/s, key: [] }"), 1, 1).unwrap();
     let catalogue =
         with(&catalogue, &document("two", "b: { rate: 7/h, key: [], algorithm: sliding-log }"), 9, 3).unwrap();
-    let entry = catalogue.limit(LimitId(3)).unwrap();
+    let entry = catalogue.limit(LimitId(3), Variant::OWN).unwrap();
     assert_eq!(entry.allotted_at, 30);
     let shape = catalogue.shapes().get(entry.shape);
     assert_eq!((shape.limit, shape.domain), (LimitId(3), DomainId(1)));
     assert_eq!(shape.algorithm, Algorithm::SlidingLog { max_entries: 4_096 });
-    assert_eq!(catalogue.limit(LimitId(1)).unwrap().allotted_at, 10);
+    assert_eq!(catalogue.limit(LimitId(1), Variant::OWN).unwrap().allotted_at, 10);
     for nobody in [0, 2, 4, u32::MAX] {
-        assert_eq!(catalogue.limit(LimitId(nobody)), None);
+        assert_eq!(catalogue.limit(LimitId(nobody), Variant::OWN), None);
     }
 }
 
@@ -56,7 +56,7 @@ fn a_new_revision_keeps_the_ids_of_shapes_that_stay() {
     let first = with(&Catalogue::empty(), &document("d", "a: { rate: 5/s, key: [] }, b: { rate: 1/s, key: [] }"), 1, 1)
         .unwrap();
     let second = with(&first, &document("d", "a: { rate: 5/s, key: [] }, b: { rate: 2/s, key: [] }"), 2, 1).unwrap();
-    let shape = |catalogue: &Catalogue, id| catalogue.limit(LimitId(id)).unwrap().shape;
+    let shape = |catalogue: &Catalogue, id| catalogue.limit(LimitId(id), Variant::OWN).unwrap().shape;
     assert_eq!(shape(&first, 1), shape(&second, 1));
     assert_ne!(shape(&first, 2), shape(&second, 2));
     assert_eq!(second.shapes().get(shape(&first, 2)).rate, Rate::new(1, Span::from_secs(1)).ok());
@@ -69,8 +69,8 @@ fn a_limit_that_is_dropped_is_no_longer_found() {
     let first = with(&Catalogue::empty(), &document("d", "a: { rate: 5/s, key: [] }, b: { rate: 1/s, key: [] }"), 1, 1)
         .unwrap();
     let second = with(&first, &document("d", "a: { rate: 5/s, key: [] }"), 2, 1).unwrap();
-    assert!(first.limit(LimitId(2)).is_some());
-    assert!(second.limit(LimitId(2)).is_none());
+    assert!(first.limit(LimitId(2), Variant::OWN).is_some());
+    assert!(second.limit(LimitId(2), Variant::OWN).is_none());
 }
 
 #[test]
@@ -80,8 +80,8 @@ fn a_domain_that_comes_back_has_its_number() {
     let catalogue = with(&catalogue, &document("two", "a: { rate: 5/s, key: [] }"), 1, 2).unwrap();
     let without = catalogue.without_domain("one", 1_000);
     assert!(without.domain("one").is_none());
-    assert!(without.limit(LimitId(1)).is_none());
-    assert!(without.limit(LimitId(2)).is_some());
+    assert!(without.limit(LimitId(1), Variant::OWN).is_none());
+    assert!(without.limit(LimitId(2), Variant::OWN).is_some());
     let back = with(&without, &one, 2, 5).unwrap();
     assert_eq!(back.domain("one").unwrap().id(), catalogue.domain("one").unwrap().id());
     assert_eq!(back.domains().map(|domain| domain.name()).collect::<Vec<_>>(), ["one", "two"]);
@@ -126,7 +126,7 @@ fn the_owner_of_a_limit_with_a_reserve_decides_with_the_rest() {
     let limit = &catalogue.domain("d").unwrap().limits()[0];
     assert_eq!(limit.capacity(), 40);
     assert_eq!(limit.rate(), Rate::new(100, Span::from_secs(1)).ok());
-    let shape = catalogue.shapes().get(catalogue.limit(LimitId(1)).unwrap().shape);
+    let shape = catalogue.shapes().get(catalogue.limit(LimitId(1), Variant::OWN).unwrap().shape);
     assert_eq!((shape.rate, shape.capacity()), (Rate::new(80, Span::from_secs(1)).ok(), Some(40)));
     let emergency = limit.emergency_shape(3).unwrap();
     assert_eq!((emergency.rate, emergency.capacity()), (Rate::new(6, Span::from_secs(1)).ok(), Some(3)));

@@ -51,9 +51,11 @@ pub fn advertised(shape: &Shape) -> (Option<u64>, Option<Span>) {
             0 => None,
             amount => Some(Span::from_secs(rate.period().scaled(burst, amount).as_secs_ceil())),
         },
-        Algorithm::SlidingLog { .. } | Algorithm::FixedWindow { .. } => {
+        Algorithm::SlidingLog { .. } | Algorithm::FixedWindow { .. } | Algorithm::SlidingCounter => {
             (rate.period().as_nanos() % 1_000_000_000 == 0).then_some(rate.period())
         }
+        // Windows of a calendar are not of one length, and slots are not counted by time.
+        Algorithm::Calendar { .. } | Algorithm::Concurrency { .. } => None,
     };
     (shape.capacity(), window.filter(|window| *window > Span::ZERO))
 }

@@ -1,8 +1,8 @@
 //! Checks and answers between an ingress and an owner. What a peer sends is checked here, once: partition numbers, leg
 //! counts and amounts that no honest peer would send are refused before any machine sees them.
 
-use limits::{AMOUNT_MAX, Fingerprint, LegDecision, LimitId, Span, Wait};
-use ownership::{Answer, Asker, Check, CheckId, CheckLeg, Epoch, MAX_LEGS, SessionId, Unknown, Verdict};
+use limits::{AMOUNT_MAX, Fingerprint, LegDecision, LimitId, Span, Variant, Wait};
+use ownership::{Act, Answer, Asker, Check, CheckId, CheckLeg, Epoch, MAX_LEGS, SessionId, Unknown, Verdict};
 use ring::{NodeId, PartitionId};
 use smallvec::SmallVec;
 
@@ -26,6 +26,8 @@ pub enum Forwarded {
     Check(PartitionId, Check),
     /// Undo the charge of that id, if nobody but this asker was told of it; no reply.
     Cancel(PartitionId, CheckId, Asker),
+    /// Keep the charge of so many units of what was granted up to, and undo the rest; no reply.
+    Trim(PartitionId, CheckId, Asker, u64),
     /// Charge without asking, unless others than this asker know of a decision; no reply.
     Debt(PartitionId, CheckId, Asker, SmallVec<[CheckLeg; 2]>),
 }
@@ -71,12 +73,19 @@ pub fn forwarded_to_proto(item: &Forwarded) -> proto::ForwardItem {
             attempt: u32::from(check.attempt),
             indexed: check.indexed,
             question: check.question,
+            act: act_to_proto(check.act),
             legs: check.legs.iter().map(leg_to_proto).collect(),
         }),
         Forwarded::Cancel(partition, id, asker) => Item::Cancel(proto::ForwardCancel {
             partition: u32::from(partition.0),
             id: Some(id_to_proto(*id)),
             asker: asker.0,
+        }),
+        Forwarded::Trim(partition, id, asker, units) => Item::Trim(proto::ForwardTrim {
+            partition: u32::from(partition.0),
+            id: Some(id_to_proto(*id)),
+            asker: asker.0,
+            units: *units,
         }),
         Forwarded::Debt(partition, id, asker, legs) => Item::Debt(proto::ForwardDebt {
             partition: u32::from(partition.0),
@@ -104,6 +113,7 @@ pub fn forwarded_from_proto(item: proto::ForwardItem) -> Result<Forwarded, Malfo
                 attempt: u8::try_from(check.attempt).map_err(|_| MalformedForward::OutOfRange("attempt"))?,
                 indexed: check.indexed,
                 question: check.question,
+                act: check.act.map_or(Ok(Act::Spend), act_from_proto)?,
                 legs: legs_from_proto(&check.legs)?,
             },
         )),
@@ -111,6 +121,12 @@ pub fn forwarded_from_proto(item: proto::ForwardItem) -> Result<Forwarded, Malfo
             partition_from_proto(cancel.partition)?,
             id_from_proto(cancel.id)?,
             Asker(cancel.asker),
+        )),
+        Item::Trim(trim) => Ok(Forwarded::Trim(
+            partition_from_proto(trim.partition)?,
+            id_from_proto(trim.id)?,
+            Asker(trim.asker),
+            trim.units,
         )),
         Item::Debt(debt) => Ok(Forwarded::Debt(
             partition_from_proto(debt.partition)?,
@@ -129,6 +145,7 @@ pub fn reply_to_proto(reply: &Reply) -> proto::ForwardReply {
             allowed: verdict.allowed,
             replayed: verdict.replayed,
             recovering: verdict.recovering,
+            units: verdict.units,
             legs: verdict.legs.iter().map(decision_to_proto).collect(),
         }),
         Answer::NotOwner { epoch: _, hint } => {
@@ -180,6 +197,50 @@ fn id_from_proto(id: Option<proto::CheckId>) -> Result<CheckId, MalformedForward
     Ok(CheckId(u128::from(id.high) << 64 | u128::from(id.low)))
 }
 
+fn act_to_proto(act: Act) -> Option<proto::ForwardAct> {
+    use proto::forward_act::Act as Wire;
+    let act = match act {
+        Act::Spend => return None,
+        Act::Peek => Wire::Peek(true),
+        Act::UpTo { units } => Wire::UpTo(proto::ForwardUpTo { units }),
+        Act::Acquire { ttl } => Wire::Acquire(proto::ForwardAcquire { ttl_nanos: ttl.map(Span::as_nanos) }),
+        Act::Reserve { ttl, units } => Wire::Reserve(proto::ForwardReserve { ttl_nanos: ttl.as_nanos(), units }),
+        Act::Refund { of } => Wire::Refund(id_to_proto(of)),
+        Act::Settle { of, units, debt } => {
+            Wire::Settle(proto::ForwardSettle { of: Some(id_to_proto(of)), units, debt })
+        }
+        Act::Renew { of, ttl } => {
+            Wire::Renew(proto::ForwardRenew { of: Some(id_to_proto(of)), ttl_nanos: ttl.map(Span::as_nanos) })
+        }
+        Act::Release { of } => Wire::Release(id_to_proto(of)),
+        Act::Reset => Wire::Reset(true),
+    };
+    Some(proto::ForwardAct { act: Some(act) })
+}
+
+fn act_from_proto(act: proto::ForwardAct) -> Result<Act, MalformedForward> {
+    use proto::forward_act::Act as Wire;
+    Ok(match act.act.ok_or(MalformedForward::Missing("act"))? {
+        Wire::Peek(_) => Act::Peek,
+        Wire::UpTo(up_to) => Act::UpTo { units: units_from_proto(up_to.units)? },
+        Wire::Acquire(acquire) => Act::Acquire { ttl: acquire.ttl_nanos.map(Span::from_nanos) },
+        Wire::Reserve(reserve) => {
+            Act::Reserve { ttl: Span::from_nanos(reserve.ttl_nanos), units: units_from_proto(reserve.units)? }
+        }
+        Wire::Refund(of) => Act::Refund { of: id_from_proto(Some(of))? },
+        Wire::Settle(settle) => {
+            Act::Settle { of: id_from_proto(settle.of)?, units: units_from_proto(settle.units)?, debt: settle.debt }
+        }
+        Wire::Renew(renew) => Act::Renew { of: id_from_proto(renew.of)?, ttl: renew.ttl_nanos.map(Span::from_nanos) },
+        Wire::Release(of) => Act::Release { of: id_from_proto(Some(of))? },
+        Wire::Reset(_) => Act::Reset,
+    })
+}
+
+fn units_from_proto(units: u64) -> Result<u64, MalformedForward> {
+    if units > AMOUNT_MAX { Err(MalformedForward::OutOfRange("units")) } else { Ok(units) }
+}
+
 fn partition_from_proto(partition: u32) -> Result<PartitionId, MalformedForward> {
     let number = u16::try_from(partition).map_err(|_| MalformedForward::OutOfRange("partition"))?;
     Ok(PartitionId(number))
@@ -188,6 +249,7 @@ fn partition_from_proto(partition: u32) -> Result<PartitionId, MalformedForward>
 fn leg_to_proto(leg: &CheckLeg) -> proto::ForwardLeg {
     proto::ForwardLeg {
         limit: leg.limit.0,
+        variant: leg.variant.0,
         key_first: leg.key.0[0],
         key_second: leg.key.0[1],
         cost: leg.cost,
@@ -208,6 +270,7 @@ fn leg_from_proto(leg: &proto::ForwardLeg) -> Result<CheckLeg, MalformedForward>
     }
     Ok(CheckLeg {
         limit: LimitId(leg.limit),
+        variant: Variant(leg.variant),
         key: Fingerprint([leg.key_first, leg.key_second]),
         cost: leg.cost,
         shadow: leg.shadow,
@@ -237,6 +300,7 @@ fn verdict_from_proto(verdict: &proto::ForwardVerdict) -> Result<Verdict, Malfor
     }
     Ok(Verdict {
         allowed: verdict.allowed,
+        units: verdict.units,
         replayed: verdict.replayed,
         recovering: verdict.recovering,
         legs: verdict.legs.iter().map(decision_from_proto).collect::<Result<_, _>>()?,
@@ -297,7 +361,7 @@ mod tests {
     }
 
     fn leg(cost: u64) -> CheckLeg {
-        CheckLeg { limit: LimitId(3), key: Fingerprint([5, u64::MAX]), cost, shadow: true }
+        CheckLeg { limit: LimitId(3), variant: Variant(9), key: Fingerprint([5, u64::MAX]), cost, shadow: true }
     }
 
     fn decision(wait: Wait) -> LegDecision {
@@ -316,9 +380,29 @@ mod tests {
         let id = CheckId(u128::MAX - 5);
         let asker = Asker(u64::MAX - 7);
         let legs = SmallVec::from_iter([leg(1), leg(AMOUNT_MAX)]);
-        let check = Check { id, asker, attempt: 2, indexed: true, question: 9, legs };
+        let of = CheckId(u128::MAX - 6);
+        let ttl = Some(Span::from_millis(7));
+        let acts = [
+            Act::Spend,
+            Act::Peek,
+            Act::UpTo { units: AMOUNT_MAX },
+            Act::Acquire { ttl },
+            Act::Acquire { ttl: None },
+            Act::Reserve { ttl: Span::from_nanos(1), units: 3 },
+            Act::Refund { of },
+            Act::Settle { of, units: 0, debt: true },
+            Act::Renew { of, ttl },
+            Act::Release { of },
+            Act::Reset,
+        ];
+        for act in acts {
+            let legs = legs.clone();
+            let check = Check { id, asker, attempt: 2, indexed: true, question: 9, act, legs };
+            let item = Forwarded::Check(PartitionId(4095), check);
+            assert_eq!(forwarded_from_proto(forwarded_to_proto(&item)), Ok(item));
+        }
         for item in [
-            Forwarded::Check(PartitionId(4095), check),
+            Forwarded::Trim(PartitionId(9), id, asker, 11),
             Forwarded::Cancel(PartitionId(0), id, asker),
             Forwarded::Debt(PartitionId(17), id, asker, SmallVec::from_iter([leg(4)])),
         ] {
@@ -331,6 +415,7 @@ mod tests {
         let epoch = Epoch(8);
         let verdict = Verdict {
             allowed: false,
+            units: 12,
             replayed: true,
             recovering: true,
             legs: [Wait::Now, Wait::After(Span::from_nanos(5)), Wait::Never].map(decision).into_iter().collect(),
@@ -353,7 +438,8 @@ mod tests {
     #[test]
     fn what_no_honest_peer_sends_is_refused_by_field() {
         let (id, asker) = (CheckId(1), Asker(1));
-        let check = Check { id, asker, attempt: 1, indexed: false, question: 0, legs: SmallVec::new() };
+        let check =
+            Check { id, asker, attempt: 1, indexed: false, question: 0, act: Act::Spend, legs: SmallVec::new() };
         let broken = |change: fn(&mut proto::ForwardCheck)| {
             let mut item = forwarded_to_proto(&Forwarded::Check(PartitionId(1), check.clone()));
             let Some(proto::forward_item::Item::Check(inner)) = &mut item.item else { unreachable!() };
@@ -361,6 +447,14 @@ mod tests {
             forwarded_from_proto(item)
         };
         assert_eq!(broken(|check| check.partition = 70_000), Err(MalformedForward::OutOfRange("partition")));
+        assert_eq!(
+            broken(|check| check.act = act_to_proto(Act::UpTo { units: AMOUNT_MAX + 1 })),
+            Err(MalformedForward::OutOfRange("units"))
+        );
+        assert_eq!(
+            broken(|check| check.act = Some(proto::ForwardAct { act: None })),
+            Err(MalformedForward::Missing("act"))
+        );
         assert_eq!(broken(|check| check.id = None), Err(MalformedForward::Missing("id")));
         assert_eq!(broken(|check| check.attempt = 256), Err(MalformedForward::OutOfRange("attempt")));
         assert_eq!(

@@ -3,11 +3,11 @@
 
 use std::cell::Cell;
 
-use limits::{LegDecision, Now, Shape, Span, Wait};
+use limits::{Basis, LegDecision, Now, Shape, Span, Wait};
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
 
-use crate::cases::{Step, buckets, go, logs, runner, steps, windows};
+use crate::cases::{Step, buckets, calendars, concurrency, counters, go, logs, runner, steps, windows};
 use crate::single::{Single, at, later};
 use crate::twin::{Twin, assert_never_over};
 
@@ -127,4 +127,24 @@ fn a_sliding_log_agrees_with_its_twin() {
 #[test]
 fn a_fixed_window_agrees_with_its_twin() {
     agree_on(windows());
+}
+
+#[test]
+fn a_sliding_counter_agrees_with_its_twin() {
+    agree_on(counters());
+}
+
+#[test]
+fn a_calendar_agrees_with_its_twin() {
+    agree_on(calendars());
+}
+
+#[test]
+fn a_calendar_that_decides_on_the_least_agrees_with_its_twin() {
+    agree_on(calendars().prop_map(|shape| Shape { basis: Basis::Lo, ..shape }));
+}
+
+#[test]
+fn slots_that_nobody_renews_or_releases_agree_with_their_twin() {
+    agree_on(concurrency());
 }

@@ -5,7 +5,7 @@ use limits::{Align, LegDecision, Now, Shape, Span, Wait};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, RngAlgorithm, TestRng, TestRunner};
 
-use crate::single::{bucket, later, log, millis, secs, window};
+use crate::single::{bucket, calendar, counter, later, log, millis, secs, slots, window};
 
 /// Where the clock goes before a check.
 #[derive(Clone, Copy, Debug)]
@@ -106,8 +106,21 @@ pub fn windows() -> impl Strategy<Value = Shape> {
         .prop_map(|(amount, period, align)| window(amount, period, align))
 }
 
+pub fn counters() -> impl Strategy<Value = Shape> {
+    (amount(), period()).prop_map(|(amount, period)| counter(amount, period))
+}
+
+pub fn calendars() -> impl Strategy<Value = Shape> {
+    let shortest = prop_oneof![1_000..2_000u32, prop::sample::select(vec![3_600_000, 86_400_000])];
+    (amount(), shortest).prop_map(|(amount, shortest)| calendar(amount, shortest))
+}
+
+pub fn concurrency() -> impl Strategy<Value = Shape> {
+    (amount(), period(), 1..4u64).prop_map(|(amount, ttl, holds)| slots(amount, ttl, holds))
+}
+
 pub fn any_shape() -> impl Strategy<Value = Shape> {
-    prop_oneof![buckets(), logs(), windows()]
+    prop_oneof![buckets(), logs(), windows(), counters(), calendars(), concurrency()]
 }
 
 /// Where a step leads, given what was last answered.

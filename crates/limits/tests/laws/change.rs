@@ -22,7 +22,14 @@ fn used(twin: &Twin, shape: &Shape, now: Now) -> u64 {
             let counts = |admission: &&Admission| now.moment.since(admission.at.moment) < old.min(new);
             twin.admissions.iter().filter(counts).map(|admission| admission.cost).sum()
         }
-        (Algorithm::SlidingLog { .. } | Algorithm::FixedWindow { .. }, _) => twin.rate().amount() - twin.remaining(now),
+        (
+            Algorithm::SlidingLog { .. }
+            | Algorithm::FixedWindow { .. }
+            | Algorithm::SlidingCounter
+            | Algorithm::Calendar { .. }
+            | Algorithm::Concurrency { .. },
+            _,
+        ) => twin.rate().amount() - twin.remaining(now),
     }
 }
 

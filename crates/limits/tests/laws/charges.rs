@@ -120,7 +120,7 @@ fn replay(shape: Shape, events: &[Event], tally: &Tally) -> Result<(), TestCaseE
                 tally.undone(expected, books.charges[index].admission.cost, &shape);
             }
         }
-        let without = Twin { shape, key: single.key, admissions: books.kept() };
+        let without = Twin::of(shape, single.key, books.kept());
         let used = u128::from(shape.capacity().unwrap()) * parts(&shape).1 - without.tokens(at(nanos));
         prop_assert!(level(&single, at(nanos)) >= used, "never below what would stand without the undone charges");
     }
@@ -233,7 +233,7 @@ fn an_undone_charge_of_a_log_is_as_if_it_had_never_been() {
                         undone.set(undone.get() + 1);
                     }
                 }
-                let twin = Twin { shape, key: single.key, admissions: books.kept() };
+                let twin = Twin::of(shape, single.key, books.kept());
                 prop_assert_eq!(single.peek(0, at(nanos)).remaining, twin.remaining(at(nanos)));
             }
             assert_never_over(&Twin::new(shape, single.key), &books.kept());
@@ -355,6 +355,8 @@ fn a_debt_pushes_a_key_above_its_capacity_and_no_further_than_twice() {
             Used::Bucket { level } => (level / 100_000_000) as u64,
             Used::Log { groups } => groups.iter().map(|(_, units)| units).sum(),
             Used::Window { units, .. } | Used::AlignedWindow { units, .. } => units,
+            Used::Counter { later, .. } | Used::Calendar { later, .. } => later,
+            Used::Leases { held, .. } => held.iter().map(|lease| lease.slots).sum(),
         };
         assert_eq!(units, 20, "{shape:?}");
         let limits::Wait::After(wait) = single.ask(10, at(0)).wait else { panic!("refused") };

@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use std::cell::Cell;
 
 use crate::cases::{any_shape, runner};
-use crate::single::{Single, at, bucket, secs};
+use crate::single::{Single, at, bucket, secs, shapes};
 
 struct Several {
     shapes: Shapes,
@@ -19,7 +19,7 @@ struct Several {
 
 impl Several {
     fn new() -> Several {
-        Several { shapes: Shapes::new(), budgets: Budgets::new(), table: Table::new(), out: Decided::default() }
+        Several { shapes: shapes(), budgets: Budgets::new(), table: Table::new(), out: Decided::default() }
     }
 
     fn leg(&mut self, limit: u32, shape: Shape, cost: u64) -> Leg {

@@ -9,7 +9,7 @@ use limits::{
 use proptest::prelude::*;
 
 use crate::cases::runner;
-use crate::single::{Single, at, bucket, log, window};
+use crate::single::{Single, at, bucket, calendar, counter, log, slots, window};
 use crate::twin::{Admission, Twin, assert_never_over};
 
 fn edge() -> impl Strategy<Value = u64> {
@@ -25,11 +25,14 @@ fn extreme_shapes() -> impl Strategy<Value = Shape> {
     let longest = PERIOD_MAX.as_nanos();
     let period = prop_oneof![prop::sample::select(vec![1, 2, longest - 1, longest]), 1..=longest];
     let burst = prop_oneof![prop::sample::select(vec![0, 1, AMOUNT_MAX]), 0..=AMOUNT_MAX];
-    (amount, period, burst, 0..5u8).prop_map(|(amount, period, burst, kind)| match kind {
+    (amount, period, burst, 0..8u8).prop_map(|(amount, period, burst, kind)| match kind {
         0 => bucket(amount, period, burst),
         1 => Shape { algorithm: Algorithm::SlidingLog { max_entries: burst as u32 % 4 }, ..log(amount, period) },
         2 => window(amount, period, Align::First),
         3 => window(amount, period, Align::Epoch),
+        4 => counter(amount, period),
+        5 => calendar(amount, 1_000 + burst as u32 % 100_000),
+        6 => slots(amount, period, 1 + burst % 3),
         _ => window(amount, period, Align::Hashed),
     })
 }

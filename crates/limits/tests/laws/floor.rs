@@ -7,7 +7,7 @@ use limits::{Absent, Algorithm, Align, Basis, Moment, Now, Shape, Span, Wait, Wa
 use proptest::prelude::*;
 
 use crate::cases::{Step, any_shape, go, runner, steps};
-use crate::single::{BOOT, Single, at, bucket, later, log, millis, secs, window};
+use crate::single::{BOOT, Single, at, bucket, calendar, counter, later, log, millis, secs, slots, window};
 use crate::twin::{Admission, Twin, assert_never_over};
 
 /// Plays `steps` from `now` and answers what was admitted, and when it was.
@@ -129,7 +129,11 @@ fn a_floor_that_has_lapsed_reads_fresh() {
             let (amount, period) = (u128::from(rate.amount()), u128::from(rate.period().as_nanos()));
             let lapse = match shape.algorithm {
                 Algorithm::TokenBucket { burst } => (u128::from(burst) * period).div_ceil(amount),
-                Algorithm::SlidingLog { .. } | Algorithm::FixedWindow { .. } => 2 * period + 200_000_000,
+                Algorithm::SlidingLog { .. }
+                | Algorithm::FixedWindow { .. }
+                | Algorithm::SlidingCounter
+                | Algorithm::Calendar { .. } => 2 * period + 200_000_000,
+                Algorithm::Concurrency { max_hold } => u128::from(max_hold.as_nanos()),
             };
             let Ok(lapse) = u64::try_from(lapse) else { return Ok(()) };
             let Some(begin) =
@@ -149,7 +153,14 @@ fn a_floor_that_has_lapsed_reads_fresh() {
 
 #[test]
 fn a_limit_that_decides_on_the_least_reads_a_floor_as_fresh_and_remembers_it() {
-    for shape in [bucket(10, secs(10), 10), log(10, secs(10)), window(10, secs(10), Align::First)] {
+    for shape in [
+        bucket(10, secs(10), 10),
+        log(10, secs(10)),
+        window(10, secs(10), Align::First),
+        counter(10, secs(10)),
+        calendar(10, 10_000),
+        slots(10, secs(10), 2),
+    ] {
         let mut single = Single::new(Shape { basis: Basis::Lo, ..shape });
         single.absent = Absent::FullAsOf(at(0));
         assert_eq!(single.ask(4, at(0)).remaining, 6, "open: the least that may have been used");

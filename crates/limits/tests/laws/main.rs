@@ -4,18 +4,25 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod agreement;
+mod calendars;
 mod cases;
 mod change;
 mod charges;
 mod checks;
 mod clocks;
+mod counters;
 mod expiry;
 mod extremes;
 mod fixtures;
 mod floor;
+mod grants;
 mod interval;
+mod irregular;
+mod leases;
 mod oracle;
+mod pairs;
 mod pitfalls;
+mod reserves;
 mod rooms;
 mod single;
 mod twin;

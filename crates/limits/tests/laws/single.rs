@@ -1,12 +1,23 @@
 //! A table with one limit and one key, for tests that need no more.
 
+use std::sync::Arc;
+
 use limits::{
-    Absent, Algorithm, Align, Basis, Budgets, Charge, Decided, DomainId, Fingerprint, Leg, LegDecision, LimitId,
-    Moment, Now, Rate, Shape, ShapeId, Shapes, Span, Table, Undecided, WallTime,
+    Absent, Algorithm, Align, Basis, Budgets, CalendarId, Charge, Decided, DomainId, Fingerprint, Leg, LegDecision,
+    LimitId, Moment, Now, Rate, Shape, ShapeId, Shapes, Span, Table, Undecided, WallTime,
 };
 
 /// Cluster time at boot, wherever a test has both clocks: 2026-01-01T00:00:00Z.
 pub const BOOT: u64 = 1_767_225_600_000_000_000;
+
+use crate::irregular::{Irregular, usual_length};
+
+/// No shapes, and the tests' calendars.
+pub fn shapes() -> Shapes {
+    let mut shapes = Shapes::new();
+    shapes.set_calendars(Arc::new(Irregular));
+    shapes
+}
 
 pub struct Single {
     pub shapes: Shapes,
@@ -22,7 +33,7 @@ pub struct Single {
 
 impl Single {
     pub fn new(shape: Shape) -> Single {
-        let mut shapes = Shapes::new();
+        let mut shapes = shapes();
         let id = shapes.intern(shape);
         Single {
             shapes,
@@ -110,4 +121,20 @@ pub fn log(amount: u64, period: u64) -> Shape {
 
 pub fn window(amount: u64, period: u64, align: Align) -> Shape {
     shape(amount, period, Algorithm::FixedWindow { align })
+}
+
+pub fn counter(amount: u64, period: u64) -> Shape {
+    shape(amount, period, Algorithm::SlidingCounter)
+}
+
+/// A calendar whose shortest window has so many milliseconds.
+pub fn calendar(amount: u64, shortest: u32) -> Shape {
+    let calendar = CalendarId(shortest);
+    shape(amount, usual_length(calendar), Algorithm::Calendar { calendar })
+}
+
+/// Slots, held for `ttl` nanoseconds unless renewed, and for `holds` times as long with renewals.
+pub fn slots(slots: u64, ttl: u64, holds: u64) -> Shape {
+    let max_hold = Span::from_nanos(ttl.saturating_mul(holds));
+    shape(slots, ttl, Algorithm::Concurrency { max_hold })
 }

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use limits::{FailMode, Fingerprint, FingerprintKey, LimitId, Part, Shape, Span};
+use limits::{FailMode, Fingerprint, FingerprintKey, LimitId, Part, Shape, Span, Variant};
 use ownership::ingress::Asking;
 use ownership::{Asker, Check, CheckId, CheckLeg};
 use policy::{Applied, Domain, Matched};
@@ -44,6 +44,8 @@ pub(crate) struct Asks {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leg {
     pub(crate) limit: LimitId,
+    /// Which of its numbers apply.
+    pub(crate) variant: Variant,
     pub(crate) key: Fingerprint,
     pub(crate) cost: u64,
     pub(crate) shadow: bool,
@@ -131,7 +133,8 @@ impl Asks {
             Some(place) => place,
             None => {
                 let Name { id, asker, attempt, indexed, question } = name;
-                let check = Check { id, asker, attempt, indexed, question, legs: SmallVec::new() };
+                let act = ownership::Act::Spend;
+                let check = Check { id, asker, attempt, indexed, question, act, legs: SmallVec::new() };
                 self.groups.push(Group { partition, check, budget, asking: None, differs: false, settled: None });
                 self.groups.len() - 1
             }
@@ -140,7 +143,8 @@ impl Asks {
         // Policies apply at most `MAX_LEGS` limits to one check, so both numbers are small.
         leg.group = place as u8;
         leg.place = legs.len() as u8;
-        legs.push(CheckLeg { limit: leg.limit, key: leg.key, cost: leg.cost, shadow: leg.shadow });
+        let Leg { limit, variant, key, cost, shadow, .. } = leg;
+        legs.push(CheckLeg { limit, variant, key, cost, shadow });
         self.legs.push(leg);
     }
 }
@@ -207,6 +211,7 @@ fn leg_of(keys: &Keys, applied: &Applied<'_>) -> Leg {
     let limit = applied.limit();
     Leg {
         limit: limit.id(),
+        variant: applied.variant(),
         key: Fingerprint::of(&keys.fingerprint_key, limit.id(), applied.key()),
         cost: applied.cost(),
         shadow: applied.shadow(),

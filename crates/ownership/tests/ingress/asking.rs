@@ -24,7 +24,7 @@ pub fn route(epoch: u64, node: u64) -> Route {
 }
 
 pub fn verdict(allowed: bool) -> Verdict {
-    Verdict { allowed, replayed: false, recovering: false, legs: SmallVec::new() }
+    Verdict { allowed, units: 0, replayed: false, recovering: false, legs: SmallVec::new() }
 }
 
 const A: u64 = 1;

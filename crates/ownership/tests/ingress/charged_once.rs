@@ -3,11 +3,12 @@
 
 use limits::{
     Algorithm, Basis, Book, BookEntry, Budgets, DomainId, Fingerprint, LimitId, Moment, Now, Rate, Shape, Shapes, Span,
+    Variant,
 };
 use proptest::prelude::*;
 use ringfence_ownership::ingress::{After, Asking, LegResult, Outcome, Patience, Said, Step, after, combine};
 use ringfence_ownership::{
-    Answer, Asker, Check, CheckId, CheckLeg, Epoch, Floor, LeaseBound, Partition, SessionId, Verdict,
+    Act, Answer, Asker, Check, CheckId, CheckLeg, Epoch, Floor, LeaseBound, Partition, SessionId, Verdict,
 };
 use smallvec::smallvec;
 
@@ -24,7 +25,7 @@ struct Limit {
 }
 
 impl Book for Limit {
-    fn limit(&self, _: LimitId) -> Option<BookEntry> {
+    fn limit(&self, _: LimitId, _: Variant) -> Option<BookEntry> {
         Some(self.entry)
     }
 
@@ -85,9 +86,10 @@ fn owner() -> SessionId {
 }
 
 fn check_of(caller: usize, attempt: u8, cost: u64) -> Check {
-    let leg = CheckLeg { limit: LimitId(1), key: Fingerprint([5, 5]), cost, shadow: false };
+    let leg = CheckLeg { limit: LimitId(1), variant: Variant::OWN, key: Fingerprint([5, 5]), cost, shadow: false };
     let id = CheckId(caller as u128 + 1);
-    Check { id, asker: Asker(1), attempt, indexed: false, question: caller as u64, legs: smallvec![leg] }
+    let (asker, question, act) = (Asker(1), caller as u64, Act::Spend);
+    Check { id, asker, attempt, indexed: false, question, act, legs: smallvec![leg] }
 }
 
 impl Town {

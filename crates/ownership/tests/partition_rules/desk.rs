@@ -5,11 +5,11 @@ use std::num::NonZeroU64;
 
 use limits::{
     Algorithm, Align, Basis, Book, BookEntry, Budgets, DomainId, Fingerprint, LimitId, Moment, Now, Rate, Shape,
-    Shapes, Span, WallTime,
+    Shapes, Span, Variant, WallTime,
 };
 use ring::NodeId;
 use ringfence_ownership::{
-    Answer, Asker, Check, CheckId, CheckLeg, Epoch, Floor, LeaseBound, Partition, SessionId, Verdict,
+    Act, Answer, Asker, Check, CheckId, CheckLeg, Epoch, Floor, LeaseBound, Partition, SessionId, Verdict,
 };
 
 /// Cluster time at the boot of every clock in these tests; a multiple of no window.
@@ -28,7 +28,7 @@ pub struct Desk {
 }
 
 impl Book for Desk {
-    fn limit(&self, limit: LimitId) -> Option<BookEntry> {
+    fn limit(&self, limit: LimitId, _: Variant) -> Option<BookEntry> {
         self.limits.get(&limit).copied()
     }
 
@@ -134,12 +134,12 @@ pub const SECOND: Asker = Asker(2);
 
 /// The first attempt at question `id`, still without legs.
 pub fn first(id: u128) -> Check {
-    Check { id: CheckId(id), asker: FIRST, attempt: 1, indexed: false, question: 77, legs: Default::default() }
+    Check { id: CheckId(id), asker: FIRST, attempt: 1, indexed: false, question: 77, act: Act::Spend, legs: Default::default() }
 }
 
 /// Key 1 under `limit`.
 pub fn leg(limit: u32, cost: u64) -> CheckLeg {
-    CheckLeg { limit: LimitId(limit), key: Fingerprint([u64::from(limit), 1]), cost, shadow: false }
+    CheckLeg { limit: LimitId(limit), variant: Variant::OWN, key: Fingerprint([u64::from(limit), 1]), cost, shadow: false }
 }
 
 /// A partition that began its first reign with this floor.
