@@ -30,6 +30,7 @@ mod store;
 pub mod table;
 mod terms;
 pub mod time;
+pub mod top;
 pub mod upkeep;
 pub mod usage;
 mod window;
