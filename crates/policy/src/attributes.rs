@@ -156,6 +156,12 @@ impl<'a> Attributes<'a> {
         self.pairs().iter().find(|pair| pair.name == name).map(|pair| pair.value)
     }
 
+    /// What a key counts of an attribute: its text, or the group that its address belongs to.
+    pub fn part(&self, name: &str) -> Option<Part<'_>> {
+        let place = self.pairs().iter().position(|pair| pair.name == name)?;
+        Some(self.part_at(place))
+    }
+
     /// Names and values, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> + '_ {
         self.pairs().iter().map(|pair| (pair.name, pair.value))
@@ -210,6 +216,15 @@ mod tests {
         assert_eq!(attributes.get("org"), Some("acme"));
         assert_eq!(attributes.get("plan"), None);
         assert_eq!(attributes.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["client", "org", "user"]);
+    }
+
+    #[test]
+    fn the_part_of_a_key_is_the_text_or_the_addresss_group() {
+        let attributes = Attributes::new([("ip", "2001:db8::1"), ("org", "acme")]).unwrap();
+        assert_eq!(attributes.part("org"), Some(Part::text("acme")));
+        let group = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        assert_eq!(attributes.part("ip"), Some(Part { kind: PartKind::Ip, bytes: &group }));
+        assert_eq!(attributes.part("user"), None);
     }
 
     #[test]

@@ -379,6 +379,11 @@ impl Domain {
         &self.limits
     }
 
+    /// The names of the attributes that one of its limits counts by, in the order of the document.
+    pub fn key_names<'d>(&'d self, limit: &'d Limit) -> impl Iterator<Item = &'d str> {
+        limit.key.iter().map(|slot| &*self.attributes[usize::from(*slot)])
+    }
+
     /// The limits that apply to a check with these attributes and this cost.
     ///
     /// # Errors
