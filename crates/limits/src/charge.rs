@@ -34,6 +34,11 @@ impl Charge {
     pub fn cost(&self) -> u64 {
         self.cost
     }
+
+    /// So many units of it, for undoing a part. What is left of the charge cannot be undone after that.
+    pub fn part(&self, units: u64) -> Charge {
+        Charge { cost: units.min(self.cost), ..*self }
+    }
 }
 
 /// Where in a key's state the charge lies.

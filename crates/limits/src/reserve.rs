@@ -41,7 +41,10 @@ pub struct Reserve {
 pub enum Settled {
     /// The reserve, which is closed now; what it did not need came back as far as it still stood, and the leases that it
     /// held are released.
-    Closed,
+    Closed {
+        /// Units that came back under the limit where the most did.
+        back: u64,
+    },
     /// The reserve, which is for so many units and therefore fewer. It is still open.
     Above(u64),
     /// No open reserve: it was settled, its time is over, or it never was. What was charged stays so.
@@ -117,10 +120,10 @@ impl Table {
             Some(_) => {}
         }
         let open = self.close(id, budgets).expect("it was found");
-        for charge in &open.charges {
-            self.undo(&Charge { cost: unspent(charge, units, open.units), ..*charge }, shapes, rules.now);
-        }
-        Settled::Closed
+        let undone = open.charges.iter().map(|charge| {
+            self.undo(&Charge { cost: unspent(charge, units, open.units), ..*charge }, shapes, rules.now)
+        });
+        Settled::Closed { back: undone.max().unwrap_or(0) }
     }
 
     /// Whether the key has charges that may still be settled: a denial of it may turn out too strict.

@@ -56,6 +56,11 @@ impl Shapes {
         self.calendars = Some(calendars);
     }
 
+    /// Where the windows of this process's calendars lie, if it was told; for whoever keeps shapes of its own.
+    pub fn shared_calendars(&self) -> Option<&Arc<dyn Calendars>> {
+        self.calendars.as_ref()
+    }
+
     /// How many shapes are known.
     pub fn len(&self) -> usize {
         self.known.len()

@@ -4,9 +4,10 @@
 //! once everything that vanished sessions may have given lies a whole window back.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
 use limits::{
-    AMOUNT_MAX, Absent, Algorithm, Basis, Budgets, Charge, DOMAINS_MAX, Decided, DomainId, Fingerprint, Leg,
+    AMOUNT_MAX, Absent, Algorithm, Basis, Budgets, Calendars, Charge, DOMAINS_MAX, Decided, DomainId, Fingerprint, Leg,
     LegDecision, Moment, Now, Rate, Shape, Shapes, Span, Table,
 };
 
@@ -42,8 +43,10 @@ pub struct EmergencyLeg {
     pub percent: u8,
     /// The key that is counted.
     pub key: Fingerprint,
-    /// Units to spend.
+    /// Units to spend; of a check that takes as much as there is, those of one unit of it.
     pub cost: u64,
+    /// The most units wanted by a check that takes as much as there is; `None` for all or nothing.
+    pub up_to: Option<u64>,
 }
 
 /// What the limiter says.
@@ -55,6 +58,8 @@ pub enum EmergencyAnswer {
         decision: LegDecision,
         /// What it charged, to be undone if another limit refuses the check.
         charge: Option<Charge>,
+        /// Units granted to a check that takes as much as there is.
+        units: u64,
     },
     /// It cannot decide: the share is too small for the cost, the number of sessions or cluster time is unknown, or the
     /// table is full. The limit answers as one that fails closed.
@@ -85,20 +90,36 @@ impl Emergency {
         self.divisors.change(n_max, now);
     }
 
-    /// Decides one leg from this ingress's share, and charges it there if it is allowed.
-    pub fn decide(&mut self, leg: &EmergencyLeg, now: Now) -> EmergencyAnswer {
+    /// Decides one leg from this ingress's share, and charges it there if it is allowed. `calendars` are those of the book
+    /// that the leg's limit is from.
+    pub fn decide(&mut self, leg: &EmergencyLeg, calendars: Option<&Arc<dyn Calendars>>, now: Now) -> EmergencyAnswer {
         let Some(share) = self.share_of(leg, now.moment) else { return EmergencyAnswer::Closed };
         if self.shapes.len() == SHARES_MAX {
             self.start_over(now);
         }
         let shape = self.shapes.intern(share);
+        if let Some(calendars) = calendars {
+            self.shapes.set_calendars(Arc::clone(calendars));
+        }
         let absent = Absent::FullAsOf(self.since);
-        let leg = Leg { shape, key: leg.key, cost: leg.cost, absent, shadow: false };
-        let result = self.table.decide(&[leg], &self.shapes, &self.budgets, now, &mut self.decided);
-        match (result, self.decided.legs.first()) {
-            (Ok(_), Some(&decision)) => EmergencyAnswer::Decided { decision, charge: self.decided.charges.pop() },
+        let (key, cost, up_to) = (leg.key, leg.cost, leg.up_to);
+        let legs = [Leg { shape, key, cost, absent, shadow: false }];
+        let Emergency { shapes, budgets, table, decided, .. } = self;
+        let result = match up_to {
+            Some(most) => table.decide_up_to(&legs, most, shapes, budgets, now, decided),
+            None => table.decide(&legs, shapes, budgets, now, decided).map(u64::from),
+        };
+        match (result, decided.legs.first()) {
+            (Ok(units), Some(&decision)) => EmergencyAnswer::Decided { decision, charge: decided.charges.pop(), units },
             (Ok(_), None) | (Err(_), _) => EmergencyAnswer::Closed,
         }
+    }
+
+    /// Cuts what [`decide`](Emergency::decide) charged for `granted` units down to `units`, since another limit granted no
+    /// more.
+    pub fn trim(&mut self, charge: &Charge, granted: u64, units: u64, now: Now) {
+        let kept = charge.cost() / granted.max(1) * units;
+        self.undo(&charge.part(charge.cost().saturating_sub(kept)), now);
     }
 
     /// Takes back what [`decide`](Emergency::decide) charged, for a check that another limit refused.

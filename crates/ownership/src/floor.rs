@@ -2,7 +2,7 @@
 //! whose predecessor died knows nothing, and reads each limit on the safe side of its own failure mode: one that fails
 //! closed as used to the full at the moment of the takeover, one that fails open as fresh.
 
-use limits::{Absent, Basis, Moment, Now};
+use limits::{Absent, Algorithm, Basis, Moment, Now, Shape};
 
 /// Through what an absent key of one partition is read, limit by limit. It holds as long as the owner's reign; that it
 /// wears off (after one window, or once a bucket has had time to fill) is the arithmetic of [`Absent::FullAsOf`].
@@ -21,13 +21,17 @@ pub enum Floor {
 }
 
 impl Floor {
-    /// How an absent key of a limit is read: a limit that decides on `basis`, and that control allotted at log index
-    /// `allotted_at`.
-    pub const fn absent(&self, basis: Basis, allotted_at: u64) -> Absent {
-        match (self, basis) {
-            (Floor::Fresh, Basis::Lo | Basis::Hi) | (Floor::FullAsOf { .. }, Basis::Lo) => Absent::Fresh,
-            (Floor::FullAsOf { takeover_index, .. }, Basis::Hi) if allotted_at > *takeover_index => Absent::Fresh,
-            (Floor::FullAsOf { at, .. }, Basis::Hi) => Absent::FullAsOf(*at),
+    /// How an absent key of a limit of this shape is read, which control allotted at log index `allotted_at`. One that
+    /// counts slots reads full even if it fails open: it then admits all the same, but whoever holds a slot that this
+    /// owner does not know of can renew it.
+    pub const fn absent(&self, shape: &Shape, allotted_at: u64) -> Absent {
+        match self {
+            Floor::Fresh => Absent::Fresh,
+            Floor::FullAsOf { takeover_index, .. } if allotted_at > *takeover_index => Absent::Fresh,
+            Floor::FullAsOf { at, .. } => match (shape.basis, shape.algorithm) {
+                (Basis::Hi, _) | (Basis::Lo, Algorithm::Concurrency { .. }) => Absent::FullAsOf(*at),
+                (Basis::Lo, _) => Absent::Fresh,
+            },
         }
     }
 
@@ -55,29 +59,42 @@ impl Floor {
 
 #[cfg(test)]
 mod tests {
-    use limits::{Span, WallTime};
+    use limits::{DomainId, LimitId, Rate, Span, WallTime};
 
     use super::*;
 
     const AT: Now = Now::at(Moment::from_nanos(5_000));
     const FULL: Floor = Floor::FullAsOf { at: AT, takeover_index: 40 };
 
+    const LOG: Algorithm = Algorithm::SlidingLog { max_entries: 4 };
+
+    fn counting(basis: Basis, algorithm: Algorithm) -> Shape {
+        let rate = Rate::new(10, Span::from_secs(1)).ok();
+        Shape { limit: LimitId(1), domain: DomainId(0), rate, algorithm, basis }
+    }
+
+    #[test]
+    fn slots_that_may_be_held_can_be_renewed_whatever_the_failure_mode() {
+        let slots = Algorithm::Concurrency { max_hold: Span::from_secs(60) };
+        assert_eq!(FULL.absent(&counting(Basis::Lo, slots), 7), Absent::FullAsOf(AT));
+    }
+
     #[test]
     fn after_a_takeover_a_closed_limit_reads_full_and_an_open_one_fresh() {
-        assert_eq!(FULL.absent(Basis::Hi, 7), Absent::FullAsOf(AT));
-        assert_eq!(FULL.absent(Basis::Lo, 7), Absent::Fresh);
+        assert_eq!(FULL.absent(&counting(Basis::Hi, LOG), 7), Absent::FullAsOf(AT));
+        assert_eq!(FULL.absent(&counting(Basis::Lo, LOG), 7), Absent::Fresh);
     }
 
     #[test]
     fn a_limit_allotted_after_the_takeover_reads_fresh_and_one_allotted_by_it_does_not() {
-        assert_eq!(FULL.absent(Basis::Hi, 40), Absent::FullAsOf(AT));
-        assert_eq!(FULL.absent(Basis::Hi, 41), Absent::Fresh);
+        assert_eq!(FULL.absent(&counting(Basis::Hi, LOG), 40), Absent::FullAsOf(AT));
+        assert_eq!(FULL.absent(&counting(Basis::Hi, LOG), 41), Absent::Fresh);
     }
 
     #[test]
     fn a_new_cluster_reads_every_limit_fresh() {
-        assert_eq!(Floor::Fresh.absent(Basis::Hi, 0), Absent::Fresh);
-        assert_eq!(Floor::Fresh.absent(Basis::Lo, 0), Absent::Fresh);
+        assert_eq!(Floor::Fresh.absent(&counting(Basis::Hi, LOG), 0), Absent::Fresh);
+        assert_eq!(Floor::Fresh.absent(&counting(Basis::Lo, LOG), 0), Absent::Fresh);
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod ingress;
 pub mod lease;
 mod partition;
 mod records;
+mod refunds;
 mod route;
 mod session;
 mod strip;
@@ -18,5 +19,6 @@ pub use emergency::{DIVISORS_MAX, EMERGENCY_KEYS_MAX, Emergency, EmergencyAnswer
 pub use floor::Floor;
 pub use partition::{Cancelled, LeaseBound, Partition};
 pub use records::{CHARGED_RECORDS_MAX, FREE_RECORDS_MAX, RECORD_HORIZON};
+pub use refunds::{REFUND_HORIZON, REFUNDS_MAX};
 pub use route::{Owner, Route, Routes};
 pub use session::{Epoch, SessionId};

@@ -2,13 +2,19 @@
 //! *gate*), hands in checks and a reading of the clock, and carries the answers away; nothing in here waits or knows who
 //! asked. Whoever is not the owner, or not for long enough, says so and spends nothing.
 
-use limits::{Absent, Algorithm, Align, Book, Decided, Leg, Moment, Now, Rate, Span, Table, Undecided, WhyUndecided};
+mod acts;
+mod recovering;
+
+use limits::{Book, Decided, HoldId, Leg, Moment, Now, Settled, Span, Table};
 use smallvec::SmallVec;
 
-use crate::check::{Answer, Asker, Check, CheckId, CheckLeg, MAX_LEGS, Unknown, Verdict};
+use crate::check::{Answer, Asker, Check, CheckId, CheckLeg, Unknown};
 use crate::floor::Floor;
+use crate::partition::acts::resolve;
 use crate::records::{Ending, Fate, Recall, Records, Slot};
+use crate::refunds::Refunds;
 use crate::session::{Epoch, SessionId};
+pub(crate) use recovering::time_to_fill;
 
 /// The smallest batch whose keys are looked up ahead: for fewer there is nothing to wait for side by side.
 const LOOK_AHEAD_MIN: usize = 2;
@@ -59,6 +65,7 @@ pub struct Partition {
     floor: Floor,
     table: Table,
     records: Records,
+    refunds: Refunds,
     last: Now,
 }
 
@@ -85,6 +92,7 @@ impl Partition {
             floor: Floor::Fresh,
             table: Table::new(),
             records: Records::new(0),
+            refunds: Refunds::default(),
             last: Now::at(Moment::ZERO),
         }
     }
@@ -118,6 +126,7 @@ impl Partition {
         if self.is_active() {
             self.table.clear(book.shapes(), book.budgets());
             self.records = Records::new(0);
+            self.refunds = Refunds::default();
         }
         self.state = State::NotOwner { hint };
         self.epoch = epoch;
@@ -169,13 +178,34 @@ impl Partition {
         }
         match self.records.end(id, Fate::Cancelled, now.moment) {
             Ending::Decided(slot) => {
-                undo(&mut self.table, &self.records, slot, book, now);
+                self.take_back(id, slot, book, now);
                 Cancelled::Undone
             }
             Ending::Cancelled => Cancelled::Undone,
             Ending::Settled => Cancelled::Settled,
             Ending::Unknown { .. } => Cancelled::Tombstone,
         }
+    }
+
+    /// Cuts what the check `id` was granted ([`crate::Act::UpTo`]) down to `units`, since another of its partitions granted no
+    /// more, and undoes the rest. Where another asker was told of the grant, it stands, and so does a cut that was made
+    /// before. Returns whether anything was cut.
+    pub fn trim(&mut self, id: CheckId, asker: Asker, units: u64, book: &impl Book, now: Now) -> bool {
+        if !self.is_active() {
+            return false;
+        }
+        let now = self.advance(now);
+        if self.records.stands_for_others(id, asker, now.moment) {
+            return false;
+        }
+        let Some((slot, granted)) = self.records.cut(id, units, now.moment) else { return false };
+        // Only whole charges are remembered for refunds; what is left of this one stays.
+        self.refunds.take(id, now.moment);
+        for charge in self.records.charges(slot) {
+            let kept = charge.cost() / granted * units;
+            self.table.undo(&charge.part(charge.cost() - kept), book.shapes(), now);
+        }
+        true
     }
 
     /// Books what a caller spent under `id` without waiting for the answer: afterwards exactly `legs` are charged on
@@ -193,7 +223,7 @@ impl Partition {
             return false;
         }
         match self.records.end(id, Fate::Settled, now.moment) {
-            Ending::Decided(slot) => undo(&mut self.table, &self.records, slot, book, now),
+            Ending::Decided(slot) => drop(self.take_back(id, slot, book, now)),
             Ending::Cancelled | Ending::Unknown { perhaps_lost: false } => {}
             Ending::Settled | Ending::Unknown { perhaps_lost: true } => return false,
         }
@@ -211,6 +241,7 @@ impl Partition {
             return 0;
         }
         let now = self.advance(now);
+        self.refunds.forget_over(now.moment, steps);
         self.table.sweep(book.shapes(), book.budgets(), now, steps) + self.records.sweep(now.moment, steps)
     }
 
@@ -268,96 +299,43 @@ impl Partition {
         debug_assert!(self.is_active() && self.epoch == self.reign, "S1: who decides is appointed at this epoch");
         debug_assert!(now.moment >= self.floor.since(), "S3: reigns are disjoint");
         if check.is_peek() {
-            return self.decide(check, book, now, scratch).map_or_else(Answer::Unknown, Answer::Decided);
+            return self.carry_out(check, book, now, scratch).map_or_else(Answer::Unknown, Answer::Decided);
         }
         match self.records.recall(check, now.moment) {
-            Recall::Unasked => self.decide_and_keep(check, book, now, scratch),
+            Recall::Unasked => self.act_and_keep(check, book, now, scratch),
             Recall::Decided(verdict) => Answer::Decided(verdict),
             Recall::Over | Recall::Lost => Answer::Unknown(Unknown::Record),
             Recall::OtherQuestion => Answer::IdReused,
         }
     }
 
-    fn decide_and_keep(&mut self, check: &Check, book: &impl Book, now: Now, scratch: &mut Scratch) -> Answer {
-        match self.decide(check, book, now, scratch) {
+    fn act_and_keep(&mut self, check: &Check, book: &impl Book, now: Now, scratch: &mut Scratch) -> Answer {
+        match self.carry_out(check, book, now, scratch) {
             Ok(verdict) => {
-                self.records.keep(check, &verdict, &scratch.decided.charges, now.moment);
+                let charges = &scratch.decided.charges;
+                self.records.keep(check, &verdict, charges, now.moment);
+                if check.indexed && check.act.is_refundable() && !charges.is_empty() {
+                    self.refunds.put(check.id, charges.clone(), now.moment);
+                }
                 Answer::Decided(verdict)
             }
             Err(unknown) => Answer::Unknown(unknown),
         }
     }
 
-    /// Decides anew. On an error nothing has changed.
-    fn decide(&mut self, check: &Check, book: &impl Book, now: Now, scratch: &mut Scratch) -> Result<Verdict, Unknown> {
-        if check.legs.len() > MAX_LEGS {
-            return Err(Unknown::Policy);
+    /// Takes back what a record charged, and tells how many units came back where the most did. A reserve is settled at
+    /// nothing: what it charged is the reserve's to give back, once.
+    fn take_back(&mut self, id: CheckId, slot: Slot, book: &impl Book, now: Now) -> u64 {
+        self.refunds.take(id, now.moment);
+        if self.records.is_reserve(slot) {
+            return match self.table.settle(HoldId::from(id.0), 0, book.shapes(), book.budgets(), now) {
+                Settled::Closed { back } => back,
+                Settled::Above(_) | Settled::NotOpen => 0,
+            };
         }
-        scratch.legs.clear();
-        for leg in &check.legs {
-            scratch.legs.push(resolve(leg, self.floor, book).ok_or(Unknown::Policy)?);
-        }
-        let allowed = self
-            .table
-            .decide(&scratch.legs, book.shapes(), book.budgets(), now, &mut scratch.decided)
-            .map_err(unknown)?;
-        let recovering = !allowed && self.only_the_floor_refuses(scratch, book, now);
-        Ok(Verdict { allowed, units: 0, replayed: false, recovering, legs: std::mem::take(&mut scratch.decided.legs) })
-    }
-
-    /// Whether every limit that refused would have admitted, had the takeover not left its use unknown.
-    fn only_the_floor_refuses(&self, scratch: &Scratch, book: &impl Book, now: Now) -> bool {
-        if self.floor == Floor::Fresh {
-            return false;
-        }
-        let legs = scratch.legs.iter().zip(&scratch.decided.legs);
-        legs.filter(|(leg, said)| !leg.shadow && !said.allowed).all(|(leg, _)| self.floor_refuses(leg, book, now))
-    }
-
-    /// Whether this leg was refused because of the floor, and would not have been because of what was spent since.
-    ///
-    /// A window under the floor admits nothing, so its key has no entry: it is enough to ask what a fresh key would have
-    /// said. A bucket admits at its rate from the start, and its entry stands on the floor: at the moment when the
-    /// floor has worn off, what is left in use is exactly what was spent since the takeover.
-    fn floor_refuses(&self, leg: &Leg, book: &impl Book, now: Now) -> bool {
-        let Absent::FullAsOf(at) = leg.absent else { return false };
-        let shape = book.shapes().get(leg.shape);
-        let Some(rate) = shape.rate else { return false };
-        let admits = |leg: &Leg, now| self.table.peek(leg, book.shapes(), now).is_ok_and(|said| said.allowed);
-        let fresh = Leg { absent: Absent::Fresh, ..*leg };
-        match shape.algorithm {
-            Algorithm::TokenBucket { burst } => {
-                let worn_off = at.moment.saturating_add(time_to_fill(rate, burst));
-                now.moment < worn_off && admits(leg, Now { moment: worn_off, ..now })
-            }
-            Algorithm::SlidingLog { .. } | Algorithm::FixedWindow { align: Align::First } => {
-                now.moment < at.moment.saturating_add(rate.period()) && admits(&fresh, now)
-            }
-            Algorithm::SlidingCounter => {
-                let two_cells = rate.period().saturating_add(rate.period());
-                now.moment < at.moment.saturating_add(two_cells) && admits(&fresh, now)
-            }
-            Algorithm::Concurrency { max_hold } => {
-                now.moment < at.moment.saturating_add(max_hold) && admits(&fresh, now)
-            }
-            Algorithm::FixedWindow { align: Align::Epoch | Align::Hashed } | Algorithm::Calendar { .. } => {
-                admits(&fresh, now)
-            }
-        }
-    }
-}
-
-/// The leg as the table reads it, or `None` when the book does not know its limit.
-fn resolve(leg: &CheckLeg, floor: Floor, book: &impl Book) -> Option<Leg> {
-    let entry = book.limit(leg.limit, leg.variant)?;
-    let absent = floor.absent(book.shapes().get(entry.shape).basis, entry.allotted_at);
-    Some(Leg { shape: entry.shape, key: leg.key, cost: leg.cost, absent, shadow: leg.shadow })
-}
-
-/// Takes back the charges of one record (law 8: exactly those).
-fn undo(table: &mut Table, records: &Records, slot: Slot, book: &impl Book, now: Now) {
-    for charge in records.charges(slot) {
-        table.undo(charge, book.shapes(), now);
+        // A charge is undone once, and this one was in part.
+        let charges = self.records.charges(slot).filter(|_| self.records.is_whole(slot));
+        charges.map(|charge| self.table.undo(charge, book.shapes(), now)).max().unwrap_or(0)
     }
 }
 
@@ -372,23 +350,6 @@ fn later(last: Now, now: Now) -> Now {
         (None, heard) => heard,
     };
     Now { moment, wall }
-}
-
-/// How long an empty bucket takes to fill, rounded up; for ever at a rate of zero.
-pub(crate) fn time_to_fill(rate: Rate, burst: u64) -> Span {
-    if rate.amount() == 0 {
-        return Span::MAX;
-    }
-    let nanos = (u128::from(rate.period().as_nanos()) * u128::from(burst)).div_ceil(u128::from(rate.amount()));
-    Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
-}
-
-fn unknown(undecided: Undecided) -> Unknown {
-    match undecided.why {
-        WhyUndecided::TableFull => Unknown::TableFull { leg: undecided.leg as u8 },
-        WhyUndecided::NoClusterTime => Unknown::Clock,
-        WhyUndecided::NoCalendar => Unknown::Policy,
-    }
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@
 use hashbrown::HashTable;
 use limits::{Charge, LegDecision, Moment, Span};
 
-use crate::check::{Asker, Check, CheckId, Verdict};
+use crate::check::{Act, Asker, Check, CheckId, Verdict};
 use crate::strip::{SHRINK_ABOVE, Strip};
 
 /// How long a decision is remembered: 2 s from the moment it was made, exclusively. A question that is asked again later
@@ -102,10 +102,16 @@ struct Head {
     recovering: bool,
     /// Whether somebody else asked the same and was told the same.
     shared: bool,
+    /// Whether what it charged is a reserve's to give back.
+    reserve: bool,
+    /// Whether a part of what it charged has been taken back.
+    cut: bool,
     fate: Fate,
+    /// As in the verdict.
+    units: u64,
 }
 
-/// A [`CheckId`] in two words: 56 bytes a head, where the alignment of a `u128` would make it 64.
+/// A [`CheckId`] in two words: 64 bytes a head, where the alignment of a `u128` would make it 80.
 type Words = [u64; 2];
 
 /// Records in the order they were made. Legs and charges of all of them share a strip each, so that keeping a record
@@ -182,7 +188,10 @@ impl Records {
             allowed: verdict.allowed,
             recovering: verdict.recovering,
             shared: false,
+            reserve: matches!(check.act, Act::Reserve { .. }),
+            cut: false,
             fate: Fate::Stands,
+            units: verdict.units,
         };
         let kind = if charges.is_empty() { Kind::Free } else { Kind::Charged };
         self.make_room(kind, now);
@@ -219,6 +228,28 @@ impl Records {
             Fate::Cancelled => Ending::Cancelled,
             Fate::Settled => Ending::Settled,
         }
+    }
+
+    /// Cuts what a decision granted down to `units`, once; answers where it lies, and how many units it had granted. `None`
+    /// where it granted no more, was cut before, or does not stand.
+    pub(crate) fn cut(&mut self, id: CheckId, units: u64, now: Moment) -> Option<(Slot, u64)> {
+        let slot = self.find(id, now)?;
+        let head = self.journal_mut(slot.kind).head_mut(slot.position);
+        if head.fate != Fate::Stands || head.cut || head.charges == 0 || head.units <= units {
+            return None;
+        }
+        head.cut = true;
+        Some((slot, std::mem::replace(&mut head.units, units)))
+    }
+
+    /// Whether what this record charged is a reserve's to give back.
+    pub(crate) fn is_reserve(&self, slot: Slot) -> bool {
+        self.journal(slot.kind).head(slot.position).reserve
+    }
+
+    /// Whether all that this record charged can still be taken back: a part of it has not been.
+    pub(crate) fn is_whole(&self, slot: Slot) -> bool {
+        !self.journal(slot.kind).head(slot.position).cut
     }
 
     /// What a record charged, in the order of its legs.
@@ -401,7 +432,7 @@ impl Journal {
     fn verdict(&self, head: &Head) -> Verdict {
         Verdict {
             allowed: head.allowed,
-            units: 0,
+            units: head.units,
             replayed: true,
             recovering: head.recovering,
             legs: self.legs.run(head.first_leg, usize::from(head.legs)).copied().collect(),
@@ -438,7 +469,10 @@ impl Head {
             allowed: false,
             recovering: false,
             shared: false,
+            reserve: false,
+            cut: false,
             fate,
+            units: 0,
         }
     }
 

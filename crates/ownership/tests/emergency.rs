@@ -22,7 +22,7 @@ fn shape(amount: u64, period_ms: u64, algorithm: Algorithm) -> Shape {
 const LOG: Algorithm = Algorithm::SlidingLog { max_entries: 4_096 };
 
 fn leg(shape: Shape, percent: u8) -> EmergencyLeg {
-    EmergencyLeg { shape, percent, key: KEY, cost: 1 }
+    EmergencyLeg { shape, percent, key: KEY, cost: 1, up_to: None }
 }
 
 /// A limiter whose session began long enough ago that nothing of its beginning matters.
@@ -33,7 +33,7 @@ fn settled(n_max: u32) -> Emergency {
 }
 
 fn allows(emergency: &mut Emergency, leg: &EmergencyLeg, now: u64) -> bool {
-    match emergency.decide(leg, at(now)) {
+    match emergency.decide(leg, None, at(now)) {
         EmergencyAnswer::Decided { decision, .. } => decision.allowed,
         EmergencyAnswer::Closed => false,
     }
@@ -58,12 +58,16 @@ fn a_share_is_the_percentage_of_amount_and_burst_divided_by_the_sessions_rounded
 #[test]
 fn a_share_below_the_checks_cost_answers_as_closed() {
     let small = shape(5, 60_000, LOG);
-    let answer = |percent, cost| settled(3).decide(&EmergencyLeg { cost, ..leg(small, percent) }, at(HOUR));
+    let answer = |percent, cost| settled(3).decide(&EmergencyLeg { cost, ..leg(small, percent) }, None, at(HOUR));
     assert_eq!(answer(50, 1), EmergencyAnswer::Closed, "half of 5 by three is less than one");
     assert!(matches!(answer(80, 1), EmergencyAnswer::Decided { .. }));
     assert_eq!(answer(80, 2), EmergencyAnswer::Closed);
     let no_rate = shape(1, 60_000, Algorithm::TokenBucket { burst: 100 });
-    assert_eq!(settled(3).decide(&leg(no_rate, 80), at(HOUR)), EmergencyAnswer::Closed, "its bucket would never fill");
+    assert_eq!(
+        settled(3).decide(&leg(no_rate, 80), None, at(HOUR)),
+        EmergencyAnswer::Closed,
+        "its bucket would never fill"
+    );
 }
 
 #[test]
@@ -71,7 +75,9 @@ fn a_new_session_has_nothing_to_give_until_a_window_has_passed() {
     let mut emergency = Emergency::new(at(HOUR));
     emergency.handle_n_max(2, at(HOUR).moment);
     let log = leg(shape(10, 1_000, LOG), 100);
-    let EmergencyAnswer::Decided { decision, charge: None } = emergency.decide(&log, at(HOUR)) else { panic!("full") };
+    let EmergencyAnswer::Decided { decision, charge: None, units: 0 } = emergency.decide(&log, None, at(HOUR)) else {
+        panic!("full")
+    };
     assert_eq!((decision.allowed, decision.wait), (false, Wait::After(Span::from_secs(1))));
     assert_eq!(allowed_of(&mut emergency, &log, HOUR + 1_000, 10), 5);
 
@@ -84,7 +90,7 @@ fn a_new_session_has_nothing_to_give_until_a_window_has_passed() {
 #[test]
 fn nothing_is_given_before_the_number_of_sessions_is_known() {
     let mut emergency = Emergency::new(at(0));
-    assert_eq!(emergency.decide(&leg(shape(10, 1_000, LOG), 100), at(HOUR)), EmergencyAnswer::Closed);
+    assert_eq!(emergency.decide(&leg(shape(10, 1_000, LOG), 100), None, at(HOUR)), EmergencyAnswer::Closed);
 }
 
 #[test]
@@ -92,7 +98,7 @@ fn an_aligned_window_without_cluster_time_answers_as_closed_and_opens_a_window_a
     let minutely = leg(shape(10, 60_000, Algorithm::FixedWindow { align: Align::Epoch }), 100);
     let mut emergency = Emergency::new(Now::at(at(HOUR).moment));
     emergency.handle_n_max(1, at(HOUR).moment);
-    assert_eq!(emergency.decide(&minutely, Now::at(at(HOUR + 1).moment)), EmergencyAnswer::Closed);
+    assert_eq!(emergency.decide(&minutely, None, Now::at(at(HOUR + 1).moment)), EmergencyAnswer::Closed);
     // The session began 20 s into a minute of cluster time; it learns that 5 s later.
     assert_eq!(allowed_of(&mut emergency, &minutely, HOUR + 5_000, 10), 0, "that minute reads full");
     assert_eq!(allowed_of(&mut emergency, &minutely, HOUR + 40_000, 20), 10);
@@ -102,7 +108,7 @@ fn an_aligned_window_without_cluster_time_answers_as_closed_and_opens_a_window_a
 fn a_charge_for_a_check_that_another_limit_refused_is_undone() {
     let mut emergency = settled(1);
     let log = leg(shape(1, 1_000, LOG), 100);
-    let EmergencyAnswer::Decided { charge: Some(charge), .. } = emergency.decide(&log, at(HOUR)) else {
+    let EmergencyAnswer::Decided { charge: Some(charge), .. } = emergency.decide(&log, None, at(HOUR)) else {
         panic!("charged")
     };
     assert!(!allows(&mut emergency, &log, HOUR));
@@ -156,7 +162,7 @@ fn a_domain_that_floods_new_keys_finds_no_room_and_others_do_not_notice() {
     for key in 0..EMERGENCY_KEYS_MAX {
         assert!(allows(&mut emergency, &EmergencyLeg { key: Fingerprint([key, 7]), ..log }, 2 * HOUR));
     }
-    assert_eq!(emergency.decide(&log, at(2 * HOUR)), EmergencyAnswer::Closed);
+    assert_eq!(emergency.decide(&log, None, at(2 * HOUR)), EmergencyAnswer::Closed);
     let other = Shape { domain: DomainId(1), limit: LimitId(2), ..log.shape };
     assert!(allows(&mut emergency, &leg(other, 100), 2 * HOUR));
 }

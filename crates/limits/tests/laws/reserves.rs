@@ -79,8 +79,8 @@ fn replay(shape: Shape, start: u64, events: &[Event], tally: &Cell<u32>) {
                 let (id, index) = open.remove(open.len() - 1 - back);
                 let spent = kept[index].cost * percent / 100;
                 let settled = single.settle(id, spent, now);
-                assert!(settled == Settled::Closed || beyond_a_day(kept[index].at, now), "{settled:?}");
-                if settled == Settled::Closed {
+                assert!(matches!(settled, Settled::Closed { .. }) || beyond_a_day(kept[index].at, now), "{settled:?}");
+                if matches!(settled, Settled::Closed { .. }) {
                     kept[index].cost = spent;
                     tally.set(tally.get() + 1);
                 }
@@ -132,7 +132,8 @@ fn a_settled_reserve_of_a_bucket_gives_back_the_formula_of_law_8() {
                     // A reserve of nothing charges nothing, so there is nothing to settle.
                     let settled = whole.settle(id, spent, at(nanos));
                     rest.iter().for_each(|rest| parts.undo(rest, at(nanos)));
-                    compared.set(compared.get() + u32::from(settled == Settled::Closed && rest.is_some()));
+                    compared
+                        .set(compared.get() + u32::from(matches!(settled, Settled::Closed { .. }) && rest.is_some()));
                 }
                 prop_assert_eq!(whole.peek(0, at(nanos)), parts.peek(0, at(nanos)));
             }
@@ -148,7 +149,7 @@ fn a_model_call_reserves_its_most_and_settles_at_what_it_took() {
     assert!(single.reserve(1, 800, secs(60), at(0)));
     assert!(!single.reserve(2, 800, secs(60), at(0)), "no room for two");
     assert!(single.table.is_reserved(&single.key));
-    assert_eq!(single.settle(1, 350, at(0)), Settled::Closed);
+    assert_eq!(single.settle(1, 350, at(0)), Settled::Closed { back: 450 });
     assert!(!single.table.is_reserved(&single.key));
     assert_eq!(single.peek(0, at(0)).remaining, 650);
     assert_eq!(single.settle(1, 350, at(0)), Settled::NotOpen, "once");
@@ -161,7 +162,7 @@ fn settling_above_the_reserve_is_refused_and_leaves_it_open() {
     assert!(single.reserve(1, 4, secs(60), at(0)));
     assert_eq!(single.settle(1, 5, at(1)), Settled::Above(4));
     assert_eq!(single.peek(0, at(1)).remaining, 6);
-    assert_eq!(single.settle(1, 4, at(1)), Settled::Closed);
+    assert_eq!(single.settle(1, 4, at(1)), Settled::Closed { back: 0 });
     assert_eq!((single.peek(0, at(1)).remaining, single.table.open_reserves()), (6, 0));
 }
 
@@ -193,7 +194,7 @@ fn an_id_whose_reserve_is_over_can_be_used_again() {
     }
     // A few are forgotten with each call, and this one is not among them.
     assert!(single.reserve(99, 3, secs(60), at(secs(200))));
-    assert_eq!(single.settle(99, 1, at(secs(201))), Settled::Closed);
+    assert!(matches!(single.settle(99, 1, at(secs(201))), Settled::Closed { .. }));
     for step in 0..10 {
         single.settle(500, 0, at(secs(202) + step));
     }
@@ -210,7 +211,7 @@ fn reserves_take_room_like_keys() {
     assert_eq!(single.peek(0, at(0)).remaining, 9, "nothing was charged");
     assert_eq!(single.budgets.used(DomainId(0)), 2);
     assert!(!single.ask(10, at(0)).allowed, "a check needs none");
-    assert_eq!(single.settle(1, 0, at(0)), Settled::Closed);
+    assert!(matches!(single.settle(1, 0, at(0)), Settled::Closed { .. }));
     assert!(single.reserve(2, 1, secs(60), at(0)));
     single.table.clear(&single.shapes, &single.budgets);
     assert_eq!((single.budgets.used(DomainId(0)), single.table.open_reserves()), (0, 0));
@@ -231,7 +232,8 @@ fn a_shadow_without_room_for_its_reserve_refuses_nobody_and_is_settled_all_the_s
     }
     let watched = |single: &Single| single.table.peek(&Leg { cost: 0, ..shadow }, &single.shapes, at(0)).unwrap();
     assert_eq!(watched(&single).remaining, 2);
-    assert_eq!((single.settle(1, 0, at(0)), single.settle(2, 0, at(0))), (Settled::Closed, Settled::Closed));
+    let both = (single.settle(1, 0, at(0)), single.settle(2, 0, at(0)));
+    assert!(matches!(both, (Settled::Closed { .. }, Settled::Closed { .. })), "{both:?}");
     assert_eq!((single.peek(0, at(0)).remaining, watched(&single).remaining), (10, 10));
     assert_eq!((single.budgets.used(domain), single.budgets.used(DomainId(0))), (1, 1));
 }
@@ -242,7 +244,7 @@ fn what_is_unlimited_is_reserved_and_settled_like_anything_else() {
     assert!(single.reserve(1, 500, secs(60), at(0)));
     assert_eq!((single.table.len(), single.budgets.used(DomainId(0))), (0, 1));
     assert_eq!(single.settle(1, 501, at(0)), Settled::Above(500));
-    assert_eq!(single.settle(1, 20, at(0)), Settled::Closed);
+    assert!(matches!(single.settle(1, 20, at(0)), Settled::Closed { .. }));
     assert_eq!(single.budgets.used(DomainId(0)), 0);
     assert!(single.reserve(2, 0, secs(60), at(0)));
     assert_eq!(single.settle(2, 0, at(0)), Settled::NotOpen, "nothing was reserved");
@@ -265,7 +267,7 @@ fn settling_scales_every_leg_by_what_the_rule_charges_for_a_unit() {
     let mut out = Decided::default();
     let legs = [dear, cheap];
     assert_eq!(single.table.reserve(&legs, &reserve, &single.shapes, &single.budgets, at(0), &mut out), Ok(true));
-    assert_eq!(single.settle(1, 3, at(0)), Settled::Closed);
+    assert!(matches!(single.settle(1, 3, at(0)), Settled::Closed { .. }));
     assert_eq!(single.peek(0, at(0)).remaining, 1_000 - 15);
     assert_eq!(single.table.peek(&Leg { cost: 0, ..cheap }, &single.shapes, at(0)).unwrap().remaining, 1_000 - 3);
 }
@@ -275,7 +277,7 @@ fn a_settled_reserve_lets_go_of_the_slots_it_held() {
     let mut single = Single::new(slots(2, secs(30), 10));
     assert!(single.reserve(1, 2, secs(90), at(0)));
     assert_eq!(single.ask(1, at(secs(1))).wait, Wait::After(Span::from_secs(89)), "held for as long as it is open");
-    assert_eq!(single.settle(1, 2, at(secs(2))), Settled::Closed);
+    assert!(matches!(single.settle(1, 2, at(secs(2))), Settled::Closed { .. }));
     assert_eq!(single.peek(0, at(secs(2))).remaining, 2);
 }
 
@@ -314,7 +316,7 @@ fn a_reserve_on_a_key_that_was_reset_gives_nothing_back() {
     let leg = single.leg(0);
     assert!(single.table.reset(&leg, &single.shapes, &single.budgets, at(0)));
     assert_eq!(single.ask(5, at(0)).remaining, 5);
-    assert_eq!(single.settle(1, 0, at(0)), Settled::Closed);
+    assert!(matches!(single.settle(1, 0, at(0)), Settled::Closed { .. }));
     assert_eq!(single.peek(0, at(0)).remaining, 5);
     assert_eq!(single.budgets.used(DomainId(0)), 1);
 }

@@ -47,6 +47,8 @@ pub enum After {
     Nothing,
     /// `Cancel(id)`: nothing of this check is to be charged there.
     Cancel,
+    /// `Trim(id, units)`: it granted more units than another group did, and so many are to be charged.
+    Trim(u64),
     /// `Debt(id, legs)`: exactly those limits of the group are to be charged that passed the check unseen because they
     /// fail open, whatever the owner charged before.
     Debt,
@@ -83,6 +85,15 @@ pub fn after(allowed: bool, results: &[LegResult], group: u8, may_have_spent: bo
         After::Cancel
     } else {
         After::Nothing
+    }
+}
+
+/// What the owner of a group that granted `granted` units of what was wanted is told, where all groups together granted
+/// `least`, and [`after`] has said what it is told otherwise.
+pub fn after_grant(told: After, granted: u64, least: u64) -> After {
+    match told {
+        After::Nothing if granted > least => After::Trim(least),
+        After::Nothing | After::Cancel | After::Trim(_) | After::Debt => told,
     }
 }
 

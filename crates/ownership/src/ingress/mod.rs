@@ -6,4 +6,4 @@ mod asking;
 mod combine;
 
 pub use asking::{ATTEMPTS_MAX, Asking, Delivery, Outcome, Patience, Step, WhyFailed};
-pub use combine::{After, Combined, LegResult, Said, after, combine};
+pub use combine::{After, Combined, LegResult, Said, after, after_grant, combine};

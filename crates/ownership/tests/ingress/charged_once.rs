@@ -148,7 +148,7 @@ impl Town {
         let may_have_spent = self.callers[caller].asking.as_ref().is_some_and(Asking::may_have_spent);
         self.callers[caller].allowed = Some(allowed);
         match after(allowed, &results, 0, may_have_spent) {
-            After::Nothing => {}
+            After::Nothing | After::Trim(_) => {}
             After::Cancel => self.send_to_owner(Message::Cancel { caller }, false),
             After::Debt => self.send_to_owner(Message::Debt { caller }, false),
         }

@@ -1,0 +1,301 @@
+//! What one history is about, worked out from its seed before anything happens: limits that count in every way and fail in
+//! every way, their keys spread over the partitions of three owners, the questions, who asks them and how often, how the
+//! network behaves, and which owner is lost.
+
+use std::sync::Arc;
+
+use limits::{
+    Algorithm, Align, Book, BookEntry, Budgets, CalendarId, Calendars, DomainId, FailMode, Fingerprint, LimitId, Rate,
+    Shape, Shapes, Span, Variant, WallTime, WindowBounds,
+};
+use ringfence_ownership::{Asker, CheckId};
+
+use crate::chance::Chance;
+
+pub const NODES: usize = 3;
+
+/// A period that no history outlives: what is charged under it stays charged, so that the ledger can be held to it.
+pub const LONG_MS: u64 = 3_600_000;
+
+/// What a history is made to try most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Theme {
+    /// Messages are lost, late, doubled and overtaken.
+    Lost,
+    /// Callers put their questions again, under the same id and elsewhere.
+    AskedTwice,
+    /// An owner is lost while it is asked.
+    Takeover,
+    /// All of it.
+    Everything,
+}
+
+impl Theme {
+    pub const ALL: [Theme; 4] = [Theme::Lost, Theme::AskedTwice, Theme::Takeover, Theme::Everything];
+
+    /// Every fourth seed is of one theme, so that a seed is all that a replay needs.
+    pub fn of(seed: u64) -> Theme {
+        Theme::ALL[(seed % 4) as usize]
+    }
+}
+
+#[derive(Debug)]
+pub struct Scene {
+    pub theme: Theme,
+    pub limits: Vec<Limit>,
+    pub keys: Vec<Key>,
+    pub partitions: usize,
+    pub questions: Vec<Question>,
+    pub callers: Vec<Caller>,
+    pub weather: Weather,
+    pub loss: Option<Loss>,
+}
+
+#[derive(Debug)]
+pub struct Limit {
+    pub shape: Shape,
+    pub fail: FailMode,
+}
+
+/// One key of one limit, and the partition that its route leads to.
+#[derive(Debug)]
+pub struct Key {
+    pub limit: usize,
+    pub fingerprint: Fingerprint,
+    pub partition: usize,
+}
+
+/// What is asked under one id.
+#[derive(Clone, Debug)]
+pub struct Question {
+    pub id: CheckId,
+    pub digest: u64,
+    pub indexed: bool,
+    pub legs: Vec<Leg>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Leg {
+    pub key: usize,
+    pub cost: u64,
+    pub shadow: bool,
+}
+
+/// Somebody who asks: a question put at one ingress, once.
+#[derive(Debug)]
+pub struct Caller {
+    pub question: usize,
+    pub asker: Asker,
+    pub ingress: usize,
+    pub attempt: u8,
+    pub at: u64,
+    pub budget: u64,
+}
+
+/// What the network does, in percent of the messages.
+#[derive(Debug)]
+pub struct Weather {
+    pub lost: u64,
+    pub doubled: u64,
+    pub slow: u64,
+}
+
+/// The loss of an owner.
+#[derive(Debug)]
+pub struct Loss {
+    pub node: usize,
+    /// From when on its lease is not renewed any more.
+    pub at: u64,
+    /// Whether it is dead at once; otherwise it goes on deciding as long as its lease lasts.
+    pub dead: bool,
+}
+
+impl Limit {
+    pub fn rate(&self) -> Rate {
+        self.shape.rate.expect("no limit of these is unlimited")
+    }
+
+    pub fn capacity(&self) -> u64 {
+        self.shape.capacity().expect("no limit of these is unlimited")
+    }
+
+    pub fn period_ms(&self) -> u64 {
+        self.rate().period().as_nanos() / 1_000_000
+    }
+
+    pub fn is_long(&self) -> bool {
+        self.period_ms() == LONG_MS
+    }
+
+    pub fn is_open(&self) -> bool {
+        self.fail == FailMode::Open
+    }
+}
+
+impl Scene {
+    pub fn of(seed: u64) -> Scene {
+        let chance = &mut Chance::new(seed);
+        let theme = Theme::of(seed);
+        let limits: Vec<Limit> = (0..chance.between(2, 5)).map(|number| limit(number as u32, chance)).collect();
+        let partitions = chance.between(2, 5) as usize;
+        let keys: Vec<Key> = (0..limits.len()).flat_map(|limit| keys(limit, partitions, chance)).collect();
+        let questions: Vec<Question> = (1..=chance.between(8, 30)).map(|id| question(id, &limits, &keys, chance)).collect();
+        let callers = callers(theme, &questions, chance);
+        let (weather, loss) = (weather(theme, chance), loss(theme, chance));
+        Scene { theme, limits, keys, partitions, questions, callers, weather, loss }
+    }
+
+    pub fn limit_of(&self, key: usize) -> &Limit {
+        &self.limits[self.keys[key].limit]
+    }
+
+    pub fn key_of(&self, fingerprint: Fingerprint) -> usize {
+        self.keys.iter().position(|key| key.fingerprint == fingerprint).expect("only keys of the scene are asked for")
+    }
+}
+
+fn limit(number: u32, chance: &mut Chance) -> Limit {
+    let fail = match chance.between(0, 9) {
+        0..=4 => FailMode::Closed,
+        5..=7 => FailMode::Open,
+        _ => FailMode::Emergency { percent: chance.between(30, 100) as u8, reserved: false },
+    };
+    let long = chance.percent(50);
+    let mut period = if long { LONG_MS } else { chance.between(40, 700) };
+    let algorithm = match chance.between(0, 8) {
+        0..=2 => Algorithm::TokenBucket { burst: chance.between(1, 12) },
+        3 | 4 => Algorithm::SlidingLog { max_entries: 4_096 },
+        5 => Algorithm::FixedWindow { align: Align::First },
+        6 => Algorithm::FixedWindow { align: [Align::Epoch, Align::Hashed][chance.between(0, 1) as usize] },
+        7 => Algorithm::SlidingCounter,
+        _ => {
+            // A window of a calendar is never shorter than a second.
+            period = period.max(1_000);
+            Algorithm::Calendar { calendar: CalendarId(period as u32) }
+        }
+    };
+    let rate = Some(Rate::new(chance.between(1, 12), Span::from_millis(period)).unwrap());
+    let shape = Shape { limit: LimitId(number + 1), domain: DomainId(0), rate, algorithm, basis: fail.basis() };
+    Limit { shape, fail }
+}
+
+fn keys(limit: usize, partitions: usize, chance: &mut Chance) -> Vec<Key> {
+    let count = chance.between(1, 2);
+    let mut key = |_| Key {
+        limit,
+        fingerprint: Fingerprint([chance.next(), chance.next()]),
+        partition: chance.between(0, partitions as u64 - 1) as usize,
+    };
+    (0..count).map(&mut key).collect()
+}
+
+/// Several limits, one key of each, in the order of a rule.
+fn question(id: u64, limits: &[Limit], keys: &[Key], chance: &mut Chance) -> Question {
+    let share = chance.between(40, 100);
+    let free = chance.percent(4);
+    let mut legs = Vec::new();
+    for limit in 0..limits.len() {
+        if !chance.percent(share) {
+            continue;
+        }
+        let of_limit: Vec<usize> = (0..keys.len()).filter(|key| keys[*key].limit == limit).collect();
+        let key = of_limit[chance.between(0, of_limit.len() as u64 - 1) as usize];
+        let cost = if free || chance.percent(4) { 0 } else { chance.between(1, 4) };
+        legs.push(Leg { key, cost, shadow: chance.percent(8) });
+    }
+    if legs.is_empty() {
+        legs.push(Leg { key: 0, cost: 1, shadow: false });
+    }
+    Question { id: CheckId(u128::from(id)), digest: chance.next(), indexed: chance.percent(50), legs }
+}
+
+fn callers(theme: Theme, questions: &[Question], chance: &mut Chance) -> Vec<Caller> {
+    let again = match theme {
+        Theme::Lost => 0,
+        Theme::AskedTwice => 70,
+        Theme::Takeover => 10,
+        Theme::Everything => 30,
+    };
+    let mut callers: Vec<Caller> = Vec::new();
+    let span = chance.between(50, 1_500);
+    let mut ask = |question: usize, attempt: u8, at: u64, chance: &mut Chance| {
+        let (ingress, budget) = (chance.between(0, NODES as u64 - 1) as usize, chance.between(30, 450));
+        let asker = Asker(1_000 + callers.len() as u64);
+        callers.push(Caller { question, asker, ingress, attempt, at, budget });
+    };
+    for (number, question) in questions.iter().enumerate() {
+        let (mut at, mut attempt) = (chance.between(1, span), 1);
+        ask(number, attempt, at, chance);
+        while attempt < 4 && chance.percent(again) {
+            // A caller's own id is looked up whatever the attempt, and comes without a count.
+            attempt += 1;
+            at += chance.between(0, 300);
+            ask(number, if question.indexed { 1 } else { attempt }, at, chance);
+        }
+    }
+    callers
+}
+
+fn weather(theme: Theme, chance: &mut Chance) -> Weather {
+    let most = match theme {
+        Theme::Lost | Theme::Everything => 30,
+        Theme::AskedTwice | Theme::Takeover => 12,
+    };
+    Weather { lost: chance.between(0, most), doubled: chance.between(0, 25), slow: chance.between(0, 30) }
+}
+
+fn loss(theme: Theme, chance: &mut Chance) -> Option<Loss> {
+    let may_be = match theme {
+        Theme::Lost | Theme::AskedTwice => false,
+        Theme::Takeover | Theme::Everything => true,
+    };
+    may_be.then(|| Loss {
+        node: chance.between(0, NODES as u64 - 1) as usize,
+        at: chance.between(0, 900),
+        dead: chance.percent(50),
+    })
+}
+
+/// The limits of a scene, as every owner knows them.
+pub struct Pages<'a> {
+    entries: Vec<BookEntry>,
+    shapes: Shapes,
+    budgets: &'a Budgets,
+}
+
+impl<'a> Pages<'a> {
+    pub fn of(scene: &Scene, budgets: &'a Budgets) -> Pages<'a> {
+        let mut shapes = Shapes::new();
+        shapes.set_calendars(Arc::new(Even));
+        let entry = |limit: &Limit| BookEntry { shape: shapes.intern(limit.shape), allotted_at: 10 };
+        let entries = scene.limits.iter().map(entry).collect();
+        Pages { entries, shapes, budgets }
+    }
+}
+
+impl Book for Pages<'_> {
+    fn limit(&self, LimitId(limit): LimitId, _: Variant) -> Option<BookEntry> {
+        self.entries.get(limit as usize - 1).copied()
+    }
+
+    fn shapes(&self) -> &Shapes {
+        &self.shapes
+    }
+
+    fn budgets(&self) -> &Budgets {
+        self.budgets
+    }
+}
+
+/// Calendars whose windows are all of one length, which is their number, in milliseconds.
+#[derive(Debug)]
+pub struct Even;
+
+impl Calendars for Even {
+    fn window(&self, CalendarId(millis): CalendarId, at: WallTime) -> Option<WindowBounds> {
+        let length = u64::from(millis) * 1_000_000;
+        let index = at.as_unix_nanos() / length;
+        let edge = |index: u64| WallTime::from_unix_nanos(index * length);
+        Some(WindowBounds { index, start: edge(index), end: edge(index + 1) })
+    }
+}
