@@ -7,8 +7,9 @@ use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use limits::{Book, BookEntry, Budgets, DomainId, LimitId, Shapes, Variant};
+use limits::{Book, BookEntry, Budgets, Calendars, DomainId, LimitId, Shapes, Variant};
 
+use crate::almanac::Almanac;
 use crate::document::Document;
 use crate::domain::{Domain, Listed};
 
@@ -19,6 +20,7 @@ pub struct Catalogue {
     /// The number of every domain there ever was: one that comes back finds its keys counted where they were.
     numbers: BTreeMap<Box<str>, DomainId>,
     shapes: Shapes,
+    almanac: Arc<Almanac>,
     budgets: Arc<Budgets>,
     /// By limit id.
     book: Vec<Option<BookEntry>>,
@@ -54,10 +56,14 @@ pub enum CatalogueError {
 impl Catalogue {
     /// No domains.
     pub fn empty() -> Catalogue {
+        let almanac = Arc::new(Almanac::new());
+        let mut shapes = Shapes::new();
+        shapes.set_calendars(almanac.clone());
         Catalogue {
             domains: HashMap::with_hasher(FixedState::with_seed(0)),
             numbers: BTreeMap::new(),
-            shapes: Shapes::new(),
+            shapes,
+            almanac,
             budgets: Arc::new(Budgets::new()),
             book: Vec::new(),
         }
@@ -110,6 +116,11 @@ impl Catalogue {
     /// All domains, sorted by name.
     pub fn domains(&self) -> impl Iterator<Item = &Domain> {
         self.numbers.keys().filter_map(|name| self.domain(name))
+    }
+
+    /// Where the windows of this process's calendars lie, for whoever decides with shapes of his own.
+    pub fn calendars(&self) -> Arc<dyn Calendars> {
+        self.almanac.clone()
     }
 
     /// The counts of keys, for whoever holds tables.

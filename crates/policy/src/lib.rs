@@ -23,8 +23,10 @@
 //! ```
 
 mod address;
+pub mod almanac;
 pub mod attributes;
 pub mod bounds;
+pub mod calendar;
 pub mod catalogue;
 mod digest;
 pub mod document;
@@ -38,8 +40,10 @@ pub mod rate_text;
 mod share;
 mod tree;
 
+pub use almanac::Almanac;
 pub use attributes::{AttributeError, Attributes};
 pub use bounds::Bounds;
+pub use calendar::{Calendar, CalendarUnit, ZONES_VERSION};
 pub use catalogue::{Catalogue, CatalogueError};
 pub use digest::LimitDigest;
 pub use document::{Dialect, Document, SAMPLE};
