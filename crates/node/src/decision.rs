@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use limits::{LegDecision, LimitId, Span};
-use ownership::{CheckId, Epoch};
+use ownership::{Act, CheckId, Epoch};
 use policy::Attributes;
 use ring::NodeId;
 use smallvec::SmallVec;
@@ -18,12 +18,88 @@ pub struct Question<'a> {
     pub domain: &'a str,
     /// What is known of the request, validated at the door.
     pub attributes: Attributes<'a>,
-    /// Units to spend, 0 to `limits::AMOUNT_MAX`; 0 only looks.
+    /// What is to be done.
+    pub wanted: Wanted,
+    /// Units to spend, 0 to `limits::AMOUNT_MAX`; 0 only looks. To be settled: units spent. Of a lease that is renewed or
+    /// released: the slots it has, in case its owner does not know it any more. For a refund and a reset it means nothing.
     pub cost: u64,
-    /// Who names this check, and how.
+    /// Only this one of the limits that apply; all of them without it.
+    pub limit: Option<&'a str>,
+    /// Who names this check, and how. Where an earlier charge is spoken of: the id of that one.
     pub id: AskedId<'a>,
     /// How long the caller waits.
     pub budget: Span,
+}
+
+/// What is to be done. The first five decide; the others speak of what was charged earlier, under the question's id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    /// Spend the cost, under all limits or none.
+    Spend,
+    /// Tell what spending would meet; nothing is spent.
+    Peek,
+    /// Spend as much as there is, up to the cost.
+    UpTo,
+    /// Spend, and hold slots under the id.
+    Acquire {
+        /// How long, unless renewed; the limit's own time without it.
+        ttl: Option<Span>,
+    },
+    /// Spend, to be settled under the id.
+    Reserve {
+        /// How long it may be settled.
+        ttl: Span,
+    },
+    /// Undo the charge of a check.
+    Refund,
+    /// Settle a reserve at the cost.
+    Settle {
+        /// Whether what was spent above the reserve is booked.
+        debt: bool,
+    },
+    /// Prolong a lease of slots.
+    Renew {
+        /// How long from now on; the limit's own time without it.
+        ttl: Option<Span>,
+    },
+    /// Give slots back.
+    Release,
+    /// Make the keys as ones that were never used.
+    Reset,
+}
+
+impl Wanted {
+    /// The act for owners, of `cost` units; `of` is the charge that is spoken of.
+    pub(crate) const fn act(self, cost: u64, of: CheckId) -> Act {
+        match self {
+            Wanted::Spend => Act::Spend,
+            Wanted::Peek => Act::Peek,
+            Wanted::UpTo => Act::UpTo { units: cost },
+            Wanted::Acquire { ttl } => Act::Acquire { ttl },
+            Wanted::Reserve { ttl } => Act::Reserve { ttl, units: cost },
+            Wanted::Refund => Act::Refund { of },
+            Wanted::Settle { debt } => Act::Settle { of, units: cost, debt },
+            Wanted::Renew { ttl } => Act::Renew { of, ttl },
+            Wanted::Release => Act::Release { of },
+            Wanted::Reset => Act::Reset,
+        }
+    }
+
+    /// What of it makes another question under one id.
+    pub(crate) const fn word(self) -> &'static str {
+        match self {
+            Wanted::Spend => "spend",
+            Wanted::Peek => "peek",
+            Wanted::UpTo => "up_to",
+            Wanted::Acquire { .. } => "acquire",
+            Wanted::Reserve { .. } => "reserve",
+            Wanted::Refund => "refund",
+            Wanted::Settle { .. } => "settle",
+            Wanted::Renew { .. } => "renew",
+            Wanted::Release => "release",
+            Wanted::Reset => "reset",
+        }
+    }
 }
 
 /// The id a caller gave its check.
@@ -59,6 +135,18 @@ pub enum NotPut {
     /// The id was given to another question a moment ago. The caller's mistake.
     #[error("the id belongs to another question")]
     IdReused,
+    /// The limit that was asked for is not among those that apply. The caller's mistake.
+    #[error("no such limit applies to these attributes")]
+    UnknownLimit,
+    /// Nothing is reserved or held under the id: it was settled or released, its time is over, or it never was.
+    #[error("nothing is reserved or held under this id")]
+    UnknownReservation,
+    /// A settlement above what was reserved, without leave to book the rest. The reserve is still open.
+    #[error("only {reserved} were reserved")]
+    AboveReservation {
+        /// The units reserved.
+        reserved: u64,
+    },
 }
 
 /// Why a decision is what it is. The stable words of the API are in [`Reason::as_str`].
@@ -157,8 +245,13 @@ pub struct LegAnswer {
 pub struct Decision {
     /// The check's id, the caller's or a made one.
     pub id: CheckId,
-    /// Whether the caller may go ahead.
+    /// What was asked for.
+    pub wanted: Wanted,
+    /// Whether the caller may go ahead; where an earlier charge is spoken of, whether it was found.
     pub allowed: bool,
+    /// What it came to. Up to: units granted. Refund and settle: units that came back under the limit where the most did.
+    /// Renew: nanoseconds that the lease lasts. Release and reset: limits that had anything to give back or to forget. Else 0.
+    pub units: u64,
     /// Why.
     pub reason: Reason,
     /// What was charged: the check's cost; a rule may multiply it per limit.

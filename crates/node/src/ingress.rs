@@ -216,7 +216,8 @@ impl Ingress {
         let repeated = |group: &Group, next: &mut Plan| {
             next.groups().any(|again| again.partition == group.partition && again.check.legs == group.check.legs)
         };
-        for group in &asks.groups {
+        // What speaks of an earlier charge is wanted, whichever match asked for it.
+        for group in asks.groups.iter().filter(|group| group.check.act.decides()) {
             let Some(settled) = group.settled.as_ref().filter(|settled| settled.may_have_spent) else { continue };
             if let Some(owner) = settled.owner.filter(|_| !repeated(group, next)) {
                 self.cancelled.fetch_add(1, Ordering::Relaxed);
@@ -319,6 +320,9 @@ impl Ingress {
         match item {
             Forwarded::Cancel(partition, id, asker) => {
                 self.owner.cancel(partition, id, asker);
+            }
+            Forwarded::Trim(partition, id, asker, units) => {
+                self.owner.trim(partition, id, asker, units);
             }
             Forwarded::Debt(partition, id, asker, legs) => {
                 self.owner.debt(partition, id, asker, &legs);

@@ -142,6 +142,12 @@ impl Owner {
         }
     }
 
+    /// Cuts what the check `id` was granted in this partition down to `units`.
+    pub fn trim(&self, partition: PartitionId, id: CheckId, asker: Asker, units: u64) -> bool {
+        self.enter(partition)
+            .is_some_and(|(mut gate, _)| gate.trim(id, asker, units, &self.views.policies.load().catalogue, self.now()))
+    }
+
     /// Books what a caller spent under `id` without an answer.
     pub fn debt(&self, partition: PartitionId, id: CheckId, asker: Asker, legs: &[CheckLeg]) -> bool {
         self.enter(partition)
@@ -293,7 +299,15 @@ mod tests {
     }
 
     fn check(id: u128) -> Check {
-        Check { id: CheckId(id), asker: Asker(1), attempt: 1, indexed: false, question: 0, act: ownership::Act::Spend, legs: Default::default() }
+        Check {
+            id: CheckId(id),
+            asker: Asker(1),
+            attempt: 1,
+            indexed: false,
+            question: 0,
+            act: ownership::Act::Spend,
+            legs: Default::default(),
+        }
     }
 
     fn decides(owner: &Owner, partition: PartitionId) -> bool {

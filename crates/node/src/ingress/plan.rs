@@ -3,14 +3,14 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use limits::{FailMode, Fingerprint, FingerprintKey, LimitId, Part, Shape, Span, Variant};
+use limits::{AMOUNT_MAX, FailMode, Fingerprint, FingerprintKey, LimitId, Part, Shape, Span, Variant};
 use ownership::ingress::Asking;
-use ownership::{Asker, Check, CheckId, CheckLeg};
+use ownership::{Act, Asker, Check, CheckId, CheckLeg};
 use policy::{Applied, Domain, Matched};
 use ring::{PartitionId, RoutingHash, Scope};
 use smallvec::SmallVec;
 
-use crate::decision::{AskedId, Decision, LegAnswer, NotPut, Question, Reason, Source};
+use crate::decision::{AskedId, Decision, LegAnswer, NotPut, Question, Reason, Source, Wanted};
 use crate::ingress::{Ingress, Keys, Settled};
 use crate::views::Policies;
 
@@ -35,6 +35,7 @@ pub(crate) enum Plan {
 pub(crate) struct Asks {
     pub(crate) legs: SmallVec<[Leg; 2]>,
     pub(crate) groups: SmallVec<[Group; 1]>,
+    pub(crate) wanted: Wanted,
     pub(crate) cost: u64,
     pub(crate) revision: u64,
     name: Name,
@@ -79,6 +80,9 @@ struct Name {
     attempt: u8,
     indexed: bool,
     question: u64,
+    act: Act,
+    /// The id that the caller knows it by: its own, or that of the earlier charge it speaks of.
+    told: CheckId,
 }
 
 /// Makes what tells questions apart that are asked here: askers for all of them, and ids for those that come without.
@@ -117,8 +121,9 @@ impl Asks {
         self.groups.iter().all(|group| group.settled.is_some())
     }
 
+    /// The id that the caller knows it by.
     pub(crate) const fn id(&self) -> CheckId {
-        self.name.id
+        self.name.told
     }
 
     /// The number of the next attempt, above that of any so far.
@@ -132,8 +137,7 @@ impl Asks {
         let place = match self.groups.iter().position(|group| group.partition == partition) {
             Some(place) => place,
             None => {
-                let Name { id, asker, attempt, indexed, question } = name;
-                let act = ownership::Act::Spend;
+                let Name { id, asker, attempt, indexed, question, act, told: _ } = name;
                 let check = Check { id, asker, attempt, indexed, question, act, legs: SmallVec::new() };
                 self.groups.push(Group { partition, check, budget, asking: None, differs: false, settled: None });
                 self.groups.len() - 1
@@ -153,19 +157,28 @@ impl Ingress {
     /// Matches a question with its policy.
     pub(crate) fn plan(&self, policies: &Policies, question: &Question<'_>) -> Plan {
         let Some(keys) = self.keys.get() else { return Plan::Settled(Err(NotPut::UnknownDomain)) };
+        self.plan_named(policies, question, self.name(&keys.fingerprint_key, question), keys)
+    }
+
+    /// How the question is known to its owners. One that speaks of an earlier charge has an id of its own: where it must not
+    /// be done twice, one that follows from what it asks, so that whoever repeats it gets the recorded answer.
+    fn name(&self, key: &FingerprintKey, question: &Question<'_>) -> Name {
         let asker = self.made.asker();
-        let name = match question.id {
-            AskedId::Made => Name { id: self.made.id(asker), asker, attempt: 1, indexed: false, question: 0 },
-            AskedId::Binary { id, attempt } => {
-                let question = digest_of(&keys.fingerprint_key, question);
-                Name { id: CheckId(id), asker, attempt, indexed: false, question }
-            }
-            AskedId::Text { text, caller } => {
-                let id = id_of(&keys.fingerprint_key, caller, question.domain, text);
-                Name { id, asker, attempt: 1, indexed: true, question: digest_of(&keys.fingerprint_key, question) }
-            }
+        let (subject, attempt, indexed) = match question.id {
+            AskedId::Made => (self.made.id(asker), 1, false),
+            AskedId::Binary { id, attempt } => (CheckId(id), attempt, false),
+            AskedId::Text { text, caller } => (id_of(key, caller, question.domain, text), 1, true),
         };
-        self.plan_named(policies, question, name, keys)
+        let digest = if question.id == AskedId::Made { 0 } else { digest_of(key, question) };
+        let act = question.wanted.act(question.cost, subject);
+        let named = Name { id: subject, asker, attempt, indexed, question: digest, act, told: subject };
+        match act {
+            Act::Spend | Act::Peek | Act::UpTo { .. } | Act::Acquire { .. } | Act::Reserve { .. } => named,
+            Act::Refund { .. } | Act::Settle { .. } | Act::Release { .. } => {
+                Name { id: act_id(key, subject, digest), attempt: 1, indexed: true, ..named }
+            }
+            Act::Renew { .. } | Act::Reset => Name { id: self.made.id(asker), attempt: 1, indexed: false, ..named },
+        }
     }
 
     /// Matches a question anew, under the name it has been asked by, as attempt number `attempt`.
@@ -180,30 +193,94 @@ impl Ingress {
         let Some(domain) = policies.catalogue.domain(question.domain) else {
             return Plan::Settled(Err(NotPut::UnknownDomain));
         };
-        let revision = domain.revision();
-        let settled = |allowed, reason, legs: SmallVec<[LegAnswer; 2]>| {
-            let named = (!legs.is_empty()).then_some(0);
-            let cost = question.cost;
-            Decision { id: name.id, allowed, reason, cost, named, legs, revision, replayed: false }
-        };
-        match domain.matching(&question.attributes, question.cost) {
+        let (wanted, cost) = (question.wanted, question.cost);
+        let unasked = Unasked { wanted, cost, id: name.told, revision: domain.revision() };
+        match domain.matching(&question.attributes, weighed_by(wanted, cost)) {
             Err(_) => Plan::Settled(Err(NotPut::CostTooLarge)),
-            Ok(Matched::NoLimit { .. }) => Plan::Settled(Ok(settled(true, Reason::NoLimit, SmallVec::new()))),
+            Ok(Matched::NoLimit { .. }) => Plan::Settled(match question.limit {
+                Some(_) => Err(NotPut::UnknownLimit),
+                None => unasked.no_limit(),
+            }),
             Ok(Matched::MissingAttribute { limit, .. }) => {
                 let leg = missing_leg(limit.id());
-                self.count(policies, &leg, question.cost);
-                Plan::Settled(Ok(settled(false, Reason::MissingAttribute, SmallVec::from_iter([leg]))))
+                self.count(policies, &leg, cost);
+                Plan::Settled(Ok(unasked.missing_attribute(leg)))
             }
             Ok(Matched::Limits(limits)) => {
-                let asks = Asks { legs: SmallVec::new(), groups: SmallVec::new(), cost: question.cost, revision, name };
-                let add = |mut asks: Asks, applied: Applied<'_>| {
-                    let partition = partition_of(keys, domain, &applied);
-                    asks.add(partition, leg_of(keys, &applied), question.budget);
-                    asks
-                };
-                Plan::Asks(limits.iter().fold(asks, add))
+                if limits.cost().checked_mul(units_of(wanted, cost)).is_none_or(|all| all > AMOUNT_MAX) {
+                    return Plan::Settled(Err(NotPut::CostTooLarge));
+                }
+                let (legs, groups, revision) = (SmallVec::new(), SmallVec::new(), domain.revision());
+                let mut asks = Asks { legs, groups, wanted, cost, revision, name };
+                let chosen = |applied: &Applied<'_>| question.limit.is_none_or(|name| applied.limit().name() == name);
+                for applied in limits.iter().filter(chosen) {
+                    asks.add(partition_of(keys, domain, &applied), leg_of(keys, &applied), question.budget);
+                }
+                if asks.legs.is_empty() { Plan::Settled(Err(NotPut::UnknownLimit)) } else { Plan::Asks(asks) }
             }
         }
+    }
+}
+
+/// A question that no owner needs to be asked.
+struct Unasked {
+    wanted: Wanted,
+    cost: u64,
+    id: CheckId,
+    revision: u64,
+}
+
+impl Unasked {
+    /// Nothing limits it: what decides is allowed, and there is no earlier charge that could be spoken of.
+    fn no_limit(self) -> Result<Decision, NotPut> {
+        let granted = match self.wanted {
+            Wanted::Spend | Wanted::Peek | Wanted::Acquire { .. } | Wanted::Reserve { .. } => Some(0),
+            Wanted::UpTo => Some(self.cost),
+            Wanted::Refund | Wanted::Release | Wanted::Reset => None,
+            Wanted::Settle { .. } | Wanted::Renew { .. } => return Err(NotPut::UnknownReservation),
+        };
+        let units = granted.unwrap_or(0);
+        Ok(Decision { units, ..self.told(granted.is_some(), Reason::NoLimit, SmallVec::new()) })
+    }
+
+    fn missing_attribute(self, leg: LegAnswer) -> Decision {
+        self.told(false, Reason::MissingAttribute, SmallVec::from_iter([leg]))
+    }
+
+    fn told(self, allowed: bool, reason: Reason, legs: SmallVec<[LegAnswer; 2]>) -> Decision {
+        let Unasked { wanted, cost, id, revision } = self;
+        let named = (!legs.is_empty()).then_some(0);
+        Decision { id, wanted, allowed, units: 0, reason, cost, named, legs, revision, replayed: false }
+    }
+}
+
+/// The cost that a question's limits are asked for at once; where the owner is told the number of units beside it, that of
+/// one.
+const fn weighed_by(wanted: Wanted, cost: u64) -> u64 {
+    match wanted {
+        Wanted::Spend
+        | Wanted::Peek
+        | Wanted::Acquire { .. }
+        | Wanted::Reserve { .. }
+        | Wanted::Renew { .. }
+        | Wanted::Release => cost,
+        Wanted::UpTo | Wanted::Settle { .. } => 1,
+        Wanted::Refund | Wanted::Reset => 0,
+    }
+}
+
+/// How often the cost of one unit may come to be charged.
+const fn units_of(wanted: Wanted, cost: u64) -> u64 {
+    match wanted {
+        Wanted::UpTo | Wanted::Settle { .. } => cost,
+        Wanted::Spend
+        | Wanted::Peek
+        | Wanted::Acquire { .. }
+        | Wanted::Reserve { .. }
+        | Wanted::Renew { .. }
+        | Wanted::Release
+        | Wanted::Refund
+        | Wanted::Reset => 1,
     }
 }
 
@@ -256,10 +333,20 @@ fn id_of(key: &FingerprintKey, caller: &str, domain: &str, text: &str) -> CheckI
     CheckId(u128::from(first) << 64 | u128::from(second))
 }
 
+/// The id of what is done about an earlier charge: the same for whoever asks the same about the same.
+fn act_id(key: &FingerprintKey, of: CheckId, question: u64) -> CheckId {
+    let (of, question) = (of.0.to_le_bytes(), question.to_le_bytes());
+    let bytes = |bytes| Part { kind: limits::PartKind::Text, bytes };
+    let Fingerprint([first, second]) =
+        Fingerprint::of(key, NO_LIMIT, [Part::text("act"), bytes(&of[..]), bytes(&question[..])]);
+    CheckId(u128::from(first) << 64 | u128::from(second))
+}
+
 /// What a question asks, whatever the order of its attributes: they are sorted.
 fn digest_of(key: &FingerprintKey, question: &Question<'_>) -> u64 {
     let cost = question.cost.to_le_bytes();
-    let head = [Part::text("question"), Part::text(question.domain)];
+    let limit = question.limit.unwrap_or("");
+    let head = ["question", question.wanted.word(), question.domain, limit].map(Part::text);
     let cost = Part { kind: limits::PartKind::Text, bytes: &cost };
     let attributes = question.attributes.iter().flat_map(|(name, value)| [Part::text(name), Part::text(value)]);
     Fingerprint::of(key, NO_LIMIT, head.into_iter().chain([cost]).chain(attributes)).0[0]

@@ -71,6 +71,10 @@ impl PeerService {
                     waiting.decide(self);
                     self.owner.cancel(partition, id, asker);
                 }
+                Forwarded::Trim(partition, id, asker, units) => {
+                    waiting.decide(self);
+                    self.owner.trim(partition, id, asker, units);
+                }
                 Forwarded::Debt(partition, id, asker, legs) => {
                     waiting.decide(self);
                     self.owner.debt(partition, id, asker, &legs);
