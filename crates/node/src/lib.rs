@@ -30,7 +30,7 @@ pub mod transport;
 mod views;
 mod watch;
 
-pub use decision::{AskedId, Checked, Decision, LegAnswer, NotPut, Question, Reason, Source};
+pub use decision::{AskedId, Checked, Decision, LegAnswer, NotPut, Question, Reason, Source, Wanted};
 pub use events::{EVENTS_KEPT, SeenEvent};
 pub use leave::Left;
 pub use node::{Clocks, Node, StartError, VERSIONS};
