@@ -83,8 +83,12 @@ impl Ledger {
         match answer {
             Answer::NotOwner { .. } | Answer::Unknown(Unknown::Lease) => Ok(None),
             Answer::IdReused if other.is_some() => Ok(None),
-            Answer::Unknown(Unknown::Record) if other.is_none() && known.is_some_and(|entry| self.is_over(entry)) => Ok(None),
-            Answer::Decided(verdict) if verdict.replayed => self.replayed(known.filter(|_| other.is_none()), check, verdict),
+            Answer::Unknown(Unknown::Record) if other.is_none() && known.is_some_and(|entry| self.is_over(entry)) => {
+                Ok(None)
+            }
+            Answer::Decided(verdict) if verdict.replayed => {
+                self.replayed(known.filter(|_| other.is_none()), check, verdict)
+            }
             Answer::Decided(verdict) if known.is_none() => self.decided(scene, reign, check, verdict, now),
             Answer::IdReused | Answer::Unknown(_) | Answer::Decided(_) => {
                 let known = known.map(|entry| &self.entries[entry]);
@@ -94,7 +98,14 @@ impl Ledger {
     }
 
     /// A cancel came to a partition, which says that it found this.
-    pub fn cancelled(&mut self, reign: Reign, id: CheckId, asker: Asker, found: Cancelled, now: u64) -> Result<(), Violation> {
+    pub fn cancelled(
+        &mut self,
+        reign: Reign,
+        id: CheckId,
+        asker: Asker,
+        found: Cancelled,
+        now: u64,
+    ) -> Result<(), Violation> {
         let known = self.known(reign, id, now);
         let expected = match known.map(|entry| (entry, &self.entries[entry])) {
             None => Cancelled::Tombstone,
@@ -179,7 +190,9 @@ impl Ledger {
 
     fn replayed(&mut self, known: Option<usize>, check: &Check, verdict: &Verdict) -> Result<Option<usize>, Violation> {
         let said = |entry: &Entry| match &entry.verdict {
-            Some(before) => entry.fate == Fate::Stands && (before.allowed, &before.legs) == (verdict.allowed, &verdict.legs),
+            Some(before) => {
+                entry.fate == Fate::Stands && (before.allowed, &before.legs) == (verdict.allowed, &verdict.legs)
+            }
             None => false,
         };
         match known.filter(|entry| said(&self.entries[*entry])) {
@@ -209,7 +222,8 @@ impl Ledger {
             return Err(format!("not all or nothing: {check:?} got {verdict:?}"));
         }
         for (leg, said) in legs() {
-            self.is_right(scene, reign, leg, said, verdict, now).map_err(|why| format!("{why}: {check:?} got {verdict:?}"))?;
+            self.is_right(scene, reign, leg, said, verdict, now)
+                .map_err(|why| format!("{why}: {check:?} got {verdict:?}"))?;
         }
         self.fresh += 1;
         self.denied += u64::from(!verdict.allowed);
@@ -222,7 +236,16 @@ impl Ledger {
         }
         let (id, asker, question) = (check.id, Some(check.asker), check.question);
         let fate = Fate::Stands;
-        self.entries.push(Entry { reign, id, asker, others: false, when: now, fate, question, verdict: Some(verdict.clone()) });
+        self.entries.push(Entry {
+            reign,
+            id,
+            asker,
+            others: false,
+            when: now,
+            fate,
+            question,
+            verdict: Some(verdict.clone()),
+        });
         let entry = self.entries.len() - 1;
         for (leg, _) in legs().filter(|(leg, said)| verdict.allowed && said.allowed && leg.cost > 0) {
             let key = scene.key_of(leg.key);
@@ -248,7 +271,7 @@ impl Ledger {
         let under_floor = floor.is_some_and(|since| now < since + wears_off_ms(limit));
         let (least, most) = self.bounds(scene, reign, key, now);
         let beyond = self.is_beyond(reign, key);
-        if said.allowed && !beyond && least + leg.cost > capacity {
+        if said.allowed && leg.cost > 0 && !beyond && least + leg.cost > capacity {
             return Err(format!("over: {least} of {capacity} are used"));
         }
         if !said.allowed && !under_floor && most + leg.cost <= capacity {

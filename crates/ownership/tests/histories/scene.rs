@@ -41,7 +41,6 @@ impl Theme {
 
 #[derive(Debug)]
 pub struct Scene {
-    pub theme: Theme,
     pub limits: Vec<Limit>,
     pub keys: Vec<Key>,
     pub partitions: usize,
@@ -49,6 +48,7 @@ pub struct Scene {
     pub callers: Vec<Caller>,
     pub weather: Weather,
     pub loss: Option<Loss>,
+    pub calendars: Arc<dyn Calendars>,
 }
 
 #[derive(Debug)]
@@ -98,6 +98,8 @@ pub struct Weather {
     pub lost: u64,
     pub doubled: u64,
     pub slow: u64,
+    /// Whether a few messages take longer than a question is remembered.
+    pub forgetful: bool,
 }
 
 /// The loss of an owner.
@@ -139,10 +141,12 @@ impl Scene {
         let limits: Vec<Limit> = (0..chance.between(2, 5)).map(|number| limit(number as u32, chance)).collect();
         let partitions = chance.between(2, 5) as usize;
         let keys: Vec<Key> = (0..limits.len()).flat_map(|limit| keys(limit, partitions, chance)).collect();
-        let questions: Vec<Question> = (1..=chance.between(8, 30)).map(|id| question(id, &limits, &keys, chance)).collect();
+        let questions: Vec<Question> =
+            (1..=chance.between(8, 30)).map(|id| question(id, &limits, &keys, chance)).collect();
         let callers = callers(theme, &questions, chance);
         let (weather, loss) = (weather(theme, chance), loss(theme, chance));
-        Scene { theme, limits, keys, partitions, questions, callers, weather, loss }
+        let calendars = Arc::new(Even);
+        Scene { limits, keys, partitions, questions, callers, weather, loss, calendars }
     }
 
     pub fn limit_of(&self, key: usize) -> &Limit {
@@ -237,11 +241,11 @@ fn callers(theme: Theme, questions: &[Question], chance: &mut Chance) -> Vec<Cal
 }
 
 fn weather(theme: Theme, chance: &mut Chance) -> Weather {
-    let most = match theme {
-        Theme::Lost | Theme::Everything => 30,
-        Theme::AskedTwice | Theme::Takeover => 12,
+    let (most, forgetful) = match theme {
+        Theme::Lost | Theme::Everything => (30, chance.percent(50)),
+        Theme::AskedTwice | Theme::Takeover => (12, false),
     };
-    Weather { lost: chance.between(0, most), doubled: chance.between(0, 25), slow: chance.between(0, 30) }
+    Weather { lost: chance.between(0, most), doubled: chance.between(0, 25), slow: chance.between(0, 30), forgetful }
 }
 
 fn loss(theme: Theme, chance: &mut Chance) -> Option<Loss> {
@@ -266,7 +270,7 @@ pub struct Pages<'a> {
 impl<'a> Pages<'a> {
     pub fn of(scene: &Scene, budgets: &'a Budgets) -> Pages<'a> {
         let mut shapes = Shapes::new();
-        shapes.set_calendars(Arc::new(Even));
+        shapes.set_calendars(Arc::clone(&scene.calendars));
         let entry = |limit: &Limit| BookEntry { shape: shapes.intern(limit.shape), allotted_at: 10 };
         let entries = scene.limits.iter().map(entry).collect();
         Pages { entries, shapes, budgets }

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 
 use limits::{Algorithm, Align, Basis, Fingerprint};
 
-use crate::scene::{Limit, LONG_MS};
+use crate::scene::{LONG_MS, Limit};
 
 /// Cluster time when the histories begin, in milliseconds since the Unix epoch: a thousand seconds into an hour.
 pub const WALL_MS: u64 = 1_800_001_000_000;
@@ -24,12 +24,14 @@ pub struct Spent {
 
 /// The least and the most units that may be in use; `floor` says since when all of it counts as used, if so.
 pub fn used(limit: &Limit, key: &Fingerprint, floor: Option<u64>, account: &[Spent], now: u64) -> (u64, u64) {
-    let sum = |counts: &dyn Fn(&Spent) -> bool| account.iter().filter(|spent| counts(spent)).map(|spent| spent.cost).sum();
+    let sum =
+        |counts: &dyn Fn(&Spent) -> bool| account.iter().filter(|spent| counts(spent)).map(|spent| spent.cost).sum();
     let period = limit.period_ms();
     let exactly = |units: u64| (units, units);
     match limit.shape.algorithm {
         Algorithm::TokenBucket { burst } => {
-            let level = |undone: bool| level(limit, burst, floor, account.iter().filter(|spent| undone || !spent.undone), now);
+            let level =
+                |undone: bool| level(limit, burst, floor, account.iter().filter(|spent| undone || !spent.undone), now);
             (level(false), level(true))
         }
         Algorithm::SlidingLog { .. } => exactly(sum(&|spent| !spent.undone && now - spent.at < period)),
@@ -53,7 +55,9 @@ pub fn wears_off_ms(limit: &Limit) -> u64 {
     match limit.shape.algorithm {
         Algorithm::TokenBucket { burst } => (period * burst).div_ceil(limit.rate().amount()),
         Algorithm::SlidingLog { .. } | Algorithm::FixedWindow { align: Align::First } => period,
-        Algorithm::FixedWindow { align: Align::Epoch | Align::Hashed } | Algorithm::Calendar { .. } => period + 2 * APART_MS,
+        Algorithm::FixedWindow { align: Align::Epoch | Align::Hashed } | Algorithm::Calendar { .. } => {
+            period + 2 * APART_MS
+        }
         Algorithm::SlidingCounter => 2 * period,
         Algorithm::Concurrency { max_hold } => max_hold.as_nanos() / 1_000_000,
     }
@@ -130,4 +134,5 @@ pub fn excess(limit: &Limit, key: &Fingerprint, percent: u64, charges: &[(u64, u
     None
 }
 
-const _: () = assert!(LONG_MS.is_multiple_of(1_000) && WALL_MS % LONG_MS == 1_000_000, "no long window ends in a history");
+const _: () =
+    assert!(LONG_MS.is_multiple_of(1_000) && WALL_MS % LONG_MS == 1_000_000, "no long window ends in a history");
