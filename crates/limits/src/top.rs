@@ -22,6 +22,30 @@ pub const KEY_TEXT_MAX: usize = 128;
 /// What a cut text ends with.
 const CUT: &str = "…";
 
+/// What is counted of a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum By {
+    /// Units of checks that were let pass.
+    Hits,
+    /// Checks that the limit refused, each as 1: a single refused cost of a billion is no flood.
+    Denials,
+}
+
+impl By {
+    /// The word that the API uses.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            By::Hits => "hits",
+            By::Denials => "denials",
+        }
+    }
+
+    /// What a word means.
+    pub fn of_word(word: &str) -> Option<By> {
+        [By::Hits, By::Denials].into_iter().find(|by| by.as_str() == word)
+    }
+}
+
 /// The text of a key, of bounded length, in a buffer that is never allocated anew.
 #[derive(Clone)]
 pub struct KeyText {
@@ -169,6 +193,11 @@ impl Top {
             self.texts[place].clear();
             text(&mut self.texts[place]);
         }
+    }
+
+    /// The weight of everything that was added.
+    pub fn total(&self) -> u64 {
+        self.total
     }
 
     /// The place of the least count.

@@ -14,6 +14,8 @@ use wire::peer::renewals_reply::Reply as Renewals;
 use crate::desk::Desk;
 use crate::founding::Founder;
 use crate::raft::{MembersError, Peer, ProposeError, RaftNode};
+use crate::top;
+use crate::views::Views;
 
 /// The service that peers call.
 #[derive(Clone)]
@@ -24,6 +26,8 @@ pub struct ControlService {
     pub raft: RaftNode,
     /// Knows who renews, where this node leads.
     pub desk: Arc<Desk>,
+    /// What the top keys are read from.
+    pub views: Arc<Views>,
 }
 
 #[tonic::async_trait]
@@ -74,6 +78,12 @@ impl Control for ControlService {
             None => Renewals::NotLeader(hint_of(self.raft.watch().borrow().leader_peer().cloned())),
         };
         Ok(Response::new(proto::RenewalsReply { reply: Some(reply) }))
+    }
+
+    async fn top(&self, request: Request<proto::TopRequest>) -> Result<Response<proto::TopReply>, Status> {
+        let asked = wire::top::top_asked_from_proto(request.into_inner()).map_err(malformed)?;
+        let told = top::told_here(self.views.policies.load_full(), asked).await;
+        Ok(Response::new(wire::top::top_told_to_proto(told)))
     }
 }
 

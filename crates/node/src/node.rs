@@ -238,6 +238,14 @@ impl Node {
         self.replica.genesis().borrow().as_ref().map_or(Span::from_secs(1), |genesis| genesis.lease.ttl)
     }
 
+    pub(crate) fn id(&self) -> NodeId {
+        self.me
+    }
+
+    pub(crate) fn links(&self) -> &Links {
+        &self.links
+    }
+
     /// This node's name.
     pub fn name(&self) -> &str {
         &self.name

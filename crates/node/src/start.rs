@@ -33,6 +33,7 @@ use crate::refusals::{Refusals, Refused};
 use crate::replica::{Driven, Followers, Replica};
 use crate::secret::Secrets;
 use crate::session::{Exit, Life, Phase};
+use crate::top;
 use crate::transport::{self, Credentials, Dialler, Incoming};
 use crate::views::Views;
 use crate::watch;
@@ -83,8 +84,12 @@ impl Node {
             replica.tell_from_now_on();
         }
         let connections = incoming.connections();
-        let control =
-            ControlService { founder: Arc::clone(&me.founder), raft: raft.clone(), desk: Arc::clone(&followers.desk) };
+        let control = ControlService {
+            founder: Arc::clone(&me.founder),
+            raft: raft.clone(),
+            desk: Arc::clone(&followers.desk),
+            views: Arc::clone(&followers.views),
+        };
         tasks.spawn(serve_peers(incoming, raft_service, PeerService::of(&followers), control));
 
         let proposer = Arc::new(Proposer::new(raft.clone(), dial_with(me.dialler.clone())));
@@ -159,6 +164,7 @@ impl Doing<'_> {
         tasks.spawn(watch::leader(raft.clone(), Arc::clone(&me.events)));
         tasks.spawn(watch::clocks(Arc::clone(&owner), Arc::clone(&me.events)));
         tasks.spawn(watch::map(Arc::clone(&views), Arc::clone(self.gossip)));
+        tasks.spawn(top::turn(Arc::clone(&views)));
         let time = Arc::new(Mutex::new(ClusterTime::unknown()));
         let leader = Leader {
             raft: raft.clone(),

@@ -10,7 +10,7 @@ use limits::LimitId;
 use crate::decision::{LegAnswer, Source};
 
 /// Shards per limit; threads beyond it share.
-const SHARDS: usize = 4;
+pub(crate) const SHARDS: usize = 4;
 
 /// A limit is nearly used up when less than this part of it is left.
 const NEAR_PART: u64 = 5;
@@ -173,7 +173,8 @@ const fn source_index(source: Source) -> usize {
     }
 }
 
-fn shard_of_this_thread() -> usize {
+/// The number of this thread's shard.
+pub(crate) fn shard_of_this_thread() -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     thread_local! {
         static SHARD: Cell<usize> = Cell::new(NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);

@@ -11,7 +11,9 @@ use policy::Catalogue;
 use ring::NodeId;
 use tokio::sync::watch;
 
+use crate::clock;
 use crate::tally::Tally;
+use crate::top::Tops;
 
 /// Every policy in force, compiled, with the counters of its limits.
 #[derive(Debug)]
@@ -20,6 +22,8 @@ pub struct Policies {
     pub catalogue: Catalogue,
     /// Decisions counted per limit.
     pub tally: Tally,
+    /// The keys that each limit's checks are of, as far as they are many.
+    pub(crate) tops: Tops,
     /// What answers say of a limit, by its identity.
     limits: Vec<Option<KnownLimit>>,
 }
@@ -37,15 +41,22 @@ pub struct KnownLimit {
     pub shape: Shape,
     /// What its ingress does without an owner.
     pub fail: FailMode,
+    /// The attributes that it counts by.
+    pub key: Box<[Box<str>]>,
 }
 
 impl Policies {
     /// No policy at all.
     pub fn none() -> Policies {
-        Policies { catalogue: Catalogue::empty(), tally: Tally::default(), limits: Vec::new() }
+        Policies {
+            catalogue: Catalogue::empty(),
+            tally: Tally::default(),
+            tops: Tops::beginning(clock::wall()),
+            limits: Vec::new(),
+        }
     }
 
-    /// These policies after those: counters of limits that stand already are kept.
+    /// These policies after those: counters and top keys of limits that stand already are kept.
     pub fn after(previous: &Policies, catalogue: Catalogue) -> Policies {
         let mut limits = Vec::new();
         for domain in catalogue.domains() {
@@ -58,12 +69,14 @@ impl Policies {
                     revision: domain.revision(),
                     shape: *limit.shape(),
                     fail: *limit.fail(),
+                    key: domain.key_names(limit).map(Box::from).collect(),
                 });
             }
         }
         let ids = limits.iter().enumerate().filter_map(|(index, known)| known.as_ref().map(|_| LimitId(index as u32)));
-        let tally = previous.tally.with_limits(ids);
-        Policies { catalogue, tally, limits }
+        let tally = previous.tally.with_limits(ids.clone());
+        let tops = previous.tops.with_limits(ids);
+        Policies { catalogue, tally, tops, limits }
     }
 
     /// What is known of a limit.

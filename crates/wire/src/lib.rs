@@ -4,6 +4,7 @@
 pub mod control;
 pub mod forward;
 pub mod lease;
+pub mod top;
 
 /// Messages and services between nodes.
 pub mod peer {

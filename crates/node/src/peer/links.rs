@@ -8,6 +8,7 @@ use limits::Span;
 use parking_lot::Mutex;
 use ring::NodeId;
 use tokio::sync::oneshot;
+use tonic::transport::Channel;
 use wire::forward::Forwarded;
 
 use crate::peer::link::{Link, Outcome, Unreachable};
@@ -74,6 +75,11 @@ impl Links {
             Some((node.id, known))
         });
         self.links.store(Arc::new(next.collect()));
+    }
+
+    /// A channel to a node beside its link, for what must not stand before checks.
+    pub fn dial_apart(&self, peer: &Peer) -> Result<Channel, tonic::transport::Error> {
+        (self.dial)(peer)
     }
 
     /// Asks a node; the receiver resolves to its reply or to why there is none.
