@@ -117,6 +117,22 @@ fn a_charge_for_a_check_that_another_limit_refused_is_undone() {
 }
 
 #[test]
+fn as_much_as_the_share_has_is_lent_and_what_other_limits_did_not_grant_comes_back() {
+    let mut emergency = settled(1);
+    let up_to = EmergencyLeg { cost: 2, up_to: Some(8), ..leg(shape(11, 1_000, LOG), 100) };
+    let EmergencyAnswer::Decided { decision, charge: Some(charge), units: 5 } =
+        emergency.decide(&up_to, None, at(HOUR))
+    else {
+        panic!("five of two each")
+    };
+    assert_eq!(decision.remaining, 1);
+    emergency.trim(&charge, 5, 3, at(HOUR));
+    let EmergencyAnswer::Decided { units: 2, .. } = emergency.decide(&up_to, None, at(HOUR)) else {
+        panic!("two came back")
+    };
+}
+
+#[test]
 fn a_share_shrinks_at_once_and_grows_once_a_whole_window_has_passed() {
     let log = leg(shape(12, 1_000, LOG), 100);
     let mut emergency = settled(2);

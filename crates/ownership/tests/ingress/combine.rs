@@ -3,7 +3,7 @@
 
 use limits::{LegDecision, Span, Wait};
 use proptest::prelude::*;
-use ringfence_ownership::ingress::{After, Combined, LegResult, Said, after, combine};
+use ringfence_ownership::ingress::{After, Combined, LegResult, Said, after, after_grant, combine};
 
 fn admits(remaining: u64, reset_secs: u64) -> LegDecision {
     LegDecision {
@@ -202,4 +202,12 @@ proptest! {
             prop_assert_eq!(owed == After::Cancel, may_have_spent && (!allowed || replaced && !unseen));
         }
     }
+}
+
+#[test]
+fn who_granted_more_than_all_together_is_told_the_least_unless_it_is_told_something_else() {
+    assert_eq!(after_grant(After::Nothing, 5, 3), After::Trim(3));
+    assert_eq!(after_grant(After::Nothing, 3, 3), After::Nothing);
+    assert_eq!(after_grant(After::Cancel, 5, 3), After::Cancel);
+    assert_eq!(after_grant(After::Debt, 5, 3), After::Debt, "a debt undoes the grant and books what counts");
 }

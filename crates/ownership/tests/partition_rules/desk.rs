@@ -73,6 +73,12 @@ impl Desk {
         answers.remove(0)
     }
 
+    /// What an act on key 1 under limit 1 came to: whether it was allowed or found, and its units.
+    pub fn act(&self, partition: &mut Partition, check: Check, now: Now) -> (bool, u64) {
+        let verdict = self.decide(partition, &check, now);
+        (verdict.allowed, verdict.units)
+    }
+
     /// The verdict on a check that must get one.
     pub fn decide(&self, partition: &mut Partition, check: &Check, now: Now) -> Verdict {
         let answer = self.ask(partition, check, now);
@@ -96,6 +102,7 @@ pub trait Words {
     fn named_by_its_caller(self) -> Check;
     fn about(self, question: u64) -> Check;
     fn asked_by(self, asker: Asker) -> Check;
+    fn to(self, act: Act) -> Check;
 }
 
 impl Words for Check {
@@ -124,6 +131,10 @@ impl Words for Check {
     fn asked_by(self, asker: Asker) -> Check {
         Check { asker, ..self }
     }
+
+    fn to(self, act: Act) -> Check {
+        Check { act, ..self }
+    }
 }
 
 /// Who asks, where nobody else does.
@@ -134,12 +145,26 @@ pub const SECOND: Asker = Asker(2);
 
 /// The first attempt at question `id`, still without legs.
 pub fn first(id: u128) -> Check {
-    Check { id: CheckId(id), asker: FIRST, attempt: 1, indexed: false, question: 77, act: Act::Spend, legs: Default::default() }
+    Check {
+        id: CheckId(id),
+        asker: FIRST,
+        attempt: 1,
+        indexed: false,
+        question: 77,
+        act: Act::Spend,
+        legs: Default::default(),
+    }
 }
 
 /// Key 1 under `limit`.
 pub fn leg(limit: u32, cost: u64) -> CheckLeg {
-    CheckLeg { limit: LimitId(limit), variant: Variant::OWN, key: Fingerprint([u64::from(limit), 1]), cost, shadow: false }
+    CheckLeg {
+        limit: LimitId(limit),
+        variant: Variant::OWN,
+        key: Fingerprint([u64::from(limit), 1]),
+        cost,
+        shadow: false,
+    }
 }
 
 /// A partition that began its first reign with this floor.

@@ -2,6 +2,7 @@
 //! costs.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+mod acts;
 mod desk;
 mod reign;
 mod repeats;

@@ -545,7 +545,15 @@ fn check_against(twin: &mut Twin, step: &Step, desk: &Desk, partition: &mut Part
             let legs = first(0).spending(1, cost).legs;
             let (id_asked, asked_by) = (id_of(id), Asker(asker));
             let question_asked = u64::from(question);
-            let check = Check { id: id_asked, asker: asked_by, attempt, indexed, question: question_asked, act: Act::Spend, legs };
+            let check = Check {
+                id: id_asked,
+                asker: asked_by,
+                attempt,
+                indexed,
+                question: question_asked,
+                act: Act::Spend,
+                legs,
+            };
             let said = Said::of(desk.ask(partition, &check, now));
             assert_eq!(said, twin.ask(id, asker, attempt, indexed, question, cost));
         }
