@@ -2,9 +2,12 @@
 //! and for how long; whoever made it speaks of it by its id alone.
 
 use crate::budget::Budgets;
+use crate::ends::View;
+use crate::key::Fingerprint;
 use crate::leases::{Released, Renewed};
 use crate::leg::{Decided, Leg, Undecided, WhyUndecided};
 use crate::lens::Lens;
+use crate::rate::Basis;
 use crate::segment::Entry;
 use crate::shapes::Shapes;
 use crate::state::State;
@@ -107,6 +110,13 @@ impl Table {
     ) -> Result<Released, Undecided> {
         let rules = Rules { shapes, budgets, now: self.advance(now), hold: None };
         self.act_on_leases(leg, rules, Released::NotHeld, |state, lens| state.release(lens, id, leg.cost))
+    }
+
+    /// How long the lease of `id` on one key still lasts unless it is renewed; `None` when it has none.
+    pub fn held_for(&self, key: &Fingerprint, id: HoldId, now: Now) -> Option<Span> {
+        let now = self.clamp(now).moment;
+        let View::Leases(leases) = self.store.find(key)?.state.view(Basis::Hi) else { return None };
+        leases.live(now).iter().find(|lease| lease.id == id).map(|lease| lease.end.since(now))
     }
 
     /// Lets `act` act on the leases of a key. A key without an entry may have unknown slots all the same; it gets an entry

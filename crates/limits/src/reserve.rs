@@ -126,6 +126,12 @@ impl Table {
         Settled::Closed { back: undone.max().unwrap_or(0) }
     }
 
+    /// How long a reserve may still be settled; `None` when there is no open one of that id.
+    pub fn reserved_for(&self, id: HoldId, now: Now) -> Option<Span> {
+        let now = self.clamp(now).moment;
+        Some(self.reserves.as_ref()?.find(id, now)?.end.since(now))
+    }
+
     /// Whether the key has charges that may still be settled: a denial of it may turn out too strict.
     pub fn is_reserved(&self, key: &Fingerprint) -> bool {
         self.reserves.as_ref().is_some_and(|reserves| reserves.keys.contains_key(key))

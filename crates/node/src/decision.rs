@@ -249,7 +249,8 @@ pub struct Decision {
     pub wanted: Wanted,
     /// Whether the caller may go ahead; where an earlier charge is spoken of, whether it was found.
     pub allowed: bool,
-    /// What it came to. Up to: units granted. Refund and settle: units that came back under the limit where the most did.
+    /// What it came to. Up to: units granted. Acquire and reserve: nanoseconds that what is held lasts, 0 when nothing is.
+    /// Refund and settle: units that came back under the limit where the most did.
     /// Renew: nanoseconds that the lease lasts. Release and reset: limits that had anything to give back or to forget. Else 0.
     pub units: u64,
     /// Why.

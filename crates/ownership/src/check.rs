@@ -170,7 +170,8 @@ pub struct Verdict {
     /// Whether every leg that enforces admitted. If not, nothing was charged. Of an act that speaks of an earlier charge:
     /// whether it found it, and did what it was to do.
     pub allowed: bool,
-    /// What it came to, by act. Spend, peek, acquire, reserve: 0. Up to: units granted. Refund and settle: units that the
+    /// What it came to, by act. Spend and peek: 0. Up to: units granted. Acquire and reserve: nanoseconds that the shortest
+    /// lease, or the reserve, lasts unless something is done; 0 when nothing is held. Refund and settle: units that the
     /// leg with the most got back; of a settlement that was refused because it lies above its reserve, the units reserved,
     /// and 0 when there is no reserve. Renew: nanoseconds that the shortest lease lasts. Release and reset: legs that had
     /// anything to give back or to forget.

@@ -303,7 +303,7 @@ impl Partition {
         }
         match self.records.recall(check, now.moment) {
             Recall::Unasked => self.act_and_keep(check, book, now, scratch),
-            Recall::Decided(verdict) => Answer::Decided(verdict),
+            Recall::Decided(verdict) => Answer::Decided(self.told_again(check, verdict, now)),
             Recall::Over | Recall::Lost => Answer::Unknown(Unknown::Record),
             Recall::OtherQuestion => Answer::IdReused,
         }

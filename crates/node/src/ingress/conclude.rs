@@ -11,7 +11,7 @@ use ownership::{Act, CheckLeg, EmergencyAnswer, EmergencyLeg};
 use smallvec::SmallVec;
 use wire::forward::Forwarded;
 
-use crate::decision::{Decision, LegAnswer, NotPut, Reason, Source, Wanted};
+use crate::decision::{Decision, LegAnswer, NotPut, Question, Reason, Source, Wanted};
 use crate::ingress::plan::{Asks, Group, Leg};
 use crate::ingress::{Ingress, Settled};
 use crate::views::Policies;
@@ -30,10 +30,17 @@ struct Stand<'p> {
 
 impl Ingress {
     /// The decision of a question of which every group is settled.
-    pub(crate) fn conclude(&self, asks: &Asks, policies: &Policies) -> Result<Decision, NotPut> {
+    pub(crate) fn conclude(
+        &self,
+        asks: &Asks,
+        question: &Question<'_>,
+        policies: &Policies,
+    ) -> Result<Decision, NotPut> {
         match asks.wanted {
             Wanted::Spend | Wanted::Peek | Wanted::UpTo | Wanted::Acquire { .. } | Wanted::Reserve { .. } => {
-                self.conclude_anew(asks, policies)
+                let decision = self.conclude_anew(asks, policies)?;
+                policies.count_keys(asks, &question.attributes, &decision);
+                Ok(decision)
             }
             Wanted::Refund | Wanted::Settle { .. } | Wanted::Renew { .. } | Wanted::Release | Wanted::Reset => {
                 earlier::conclude(asks)
@@ -69,7 +76,8 @@ impl Ingress {
         }
         let reason = combined.named.and_then(|index| legs.get(index)).map_or(Reason::Ok, |leg| leg.reason);
         let cost = if asks.wanted == Wanted::UpTo { granted } else { asks.cost };
-        Ok(Decision { allowed, units: granted, reason, cost, named: combined.named, ..decision_of(asks, legs) })
+        let units = if allowed { granted.max(held_by(asks)) } else { 0 };
+        Ok(Decision { allowed, units, reason, cost, named: combined.named, ..decision_of(asks, legs) })
     }
 
     /// Counts what one limit said.
@@ -190,6 +198,15 @@ fn granted_by(group: &Group) -> Option<u64> {
         (Act::UpTo { .. }, Some(Outcome::Decided(verdict))) => Some(verdict.units),
         _ => None,
     }
+}
+
+/// The nanoseconds that what the check holds lasts; 0 when it holds nothing.
+fn held_by(asks: &Asks) -> u64 {
+    let verdicts = asks.groups.iter().filter_map(|group| match (group.check.act, outcome_of(group)) {
+        (Act::Acquire { .. } | Act::Reserve { .. }, Some(Outcome::Decided(verdict))) => Some(verdict.units),
+        _ => None,
+    });
+    verdicts.filter(|nanos| *nanos > 0).min().unwrap_or(0)
 }
 
 pub(super) fn outcome_of(group: &Group) -> Option<&Outcome> {

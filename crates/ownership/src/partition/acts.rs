@@ -75,10 +75,12 @@ impl Partition {
                 .decide_up_to(legs, units, shapes, budgets, now, decided)
                 .map(|granted| Done { allowed: granted > 0 || units == 0, units: granted }),
             Act::Acquire { ttl } => {
-                table.acquire(legs, &Hold { id, ttl }, shapes, budgets, now, decided).map(Done::decided)
+                let allowed = table.acquire(legs, &Hold { id, ttl }, shapes, budgets, now, decided)?;
+                Ok(Done::held(allowed, self.lasts(check, now)))
             }
             Act::Reserve { ttl, units } => {
-                table.reserve(legs, &Reserve { id, ttl, units }, shapes, budgets, now, decided).map(Done::decided)
+                let allowed = table.reserve(legs, &Reserve { id, ttl, units }, shapes, budgets, now, decided)?;
+                Ok(Done::held(allowed, self.lasts(check, now)))
             }
             Act::Peek => {
                 decided.legs = legs.iter().map(|leg| table.peek(leg, shapes, now)).collect::<Result<_, _>>()?;
@@ -93,6 +95,41 @@ impl Partition {
                 let reset = legs.iter().filter(|leg| table.reset(leg, shapes, budgets, now)).count() as u64;
                 Ok(Done { allowed: reset > 0, units: reset })
             }
+        }
+    }
+
+    /// How long what this check holds still lasts.
+    fn lasts(&self, check: &Check, now: Now) -> Option<Span> {
+        let id = HoldId::from(check.id.0);
+        match check.act {
+            Act::Reserve { .. } => self.table.reserved_for(id, now),
+            Act::Acquire { .. } => check.legs.iter().filter_map(|leg| self.table.held_for(&leg.key, id, now)).min(),
+            Act::Spend
+            | Act::Peek
+            | Act::UpTo { .. }
+            | Act::Refund { .. }
+            | Act::Settle { .. }
+            | Act::Renew { .. }
+            | Act::Release { .. }
+            | Act::Reset => None,
+        }
+    }
+
+    /// A recorded answer, as it is to be told now: what is held lasts less long than it did then.
+    pub(super) fn told_again(&self, check: &Check, verdict: Verdict, now: Now) -> Verdict {
+        match check.act {
+            Act::Reserve { .. } | Act::Acquire { .. } => {
+                let Done { allowed, units } = Done::held(verdict.allowed, self.lasts(check, now));
+                Verdict { allowed, units, ..verdict }
+            }
+            Act::Spend
+            | Act::Peek
+            | Act::UpTo { .. }
+            | Act::Refund { .. }
+            | Act::Settle { .. }
+            | Act::Renew { .. }
+            | Act::Release { .. }
+            | Act::Reset => verdict,
         }
     }
 
@@ -169,6 +206,10 @@ impl Partition {
 impl Done {
     const fn decided(allowed: bool) -> Done {
         Done { allowed, units: 0 }
+    }
+
+    fn held(allowed: bool, span: Option<Span>) -> Done {
+        Done { allowed, units: span.filter(|_| allowed).map_or(0, Span::as_nanos) }
     }
 }
 

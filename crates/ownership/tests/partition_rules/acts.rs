@@ -130,7 +130,8 @@ fn a_check_that_was_cancelled_or_whose_debt_was_booked_is_not_refunded_too() {
 #[test]
 fn a_reserve_is_settled_at_what_was_spent_and_only_once() {
     let (desk, mut partition) = (hourly(), owned(Floor::Fresh));
-    assert_eq!(desk.act(&mut partition, first(1).spending(1, 12).to(reserve(12)), at_millis(1)), (true, 0));
+    let minute = secs(60).as_nanos();
+    assert_eq!(desk.act(&mut partition, first(1).spending(1, 12).to(reserve(12)), at_millis(1)), (true, minute));
     assert_eq!(desk.used(&mut partition, 1, at_millis(1)), 12);
     assert_eq!(desk.act(&mut partition, first(90).spending(1, 1).to(settle(1, 5)), at_millis(2)), (true, 7));
     assert_eq!(desk.act(&mut partition, first(91).spending(1, 1).to(settle(1, 0)), at_millis(3)), (false, 0));
@@ -197,7 +198,17 @@ fn a_grant_is_cut_down_once_and_not_for_an_asker_who_was_not_alone() {
 fn slots_are_held_in_a_name_renewed_and_given_back() {
     let (desk, mut partition) = (slots(), owned(Floor::Fresh));
     let acquire = |id, cost| first(id).spending(1, cost).to(Act::Acquire { ttl: None });
-    assert_eq!(desk.act(&mut partition, acquire(1, 2), at_millis(0)), (true, 0));
+    assert_eq!(desk.act(&mut partition, acquire(1, 2), at_millis(0)), (true, secs(30).as_nanos()));
+    assert_eq!(
+        desk.act(&mut partition, acquire(1, 2).named_by_its_caller(), at_millis(1_000)),
+        (true, secs(29).as_nanos()),
+        "a recorded answer tells how long it lasts from now on"
+    );
+    assert_eq!(
+        desk.act(&mut partition, acquire(1, 2).named_by_its_caller(), at_millis(3_000)),
+        (true, secs(27).as_nanos()),
+        "asking again takes nothing and prolongs nothing"
+    );
     assert_eq!(desk.act(&mut partition, acquire(2, 2), at_millis(0)), (false, 0));
     let renewed = desk.act(&mut partition, first(90).spending(1, 2).to(renew(1)), at_millis(20_000));
     assert_eq!(renewed, (true, secs(30).as_nanos()));
