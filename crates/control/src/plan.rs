@@ -1,6 +1,7 @@
 //! What a leader proposes: plans made from the state alone, so that any node could check them. The ring proposes a
 //! place for every partition; a plan takes only those places that may be appointed now, since an owner that lives keeps
-//! what it has until moves exist.
+//! what it has until moves exist. Sessions that a leader does not trust are passed over: they keep what they have and get
+//! nothing new.
 
 use std::collections::BTreeSet;
 
@@ -12,30 +13,31 @@ use crate::state::Cluster;
 
 impl Cluster {
     /// Owners for all partitions, for `Appoint`. `None` unless nothing was ever placed and all founders have sessions.
-    pub fn plan_first_placement(&self) -> Option<Vec<Run>> {
+    pub fn plan_first_placement(&self, passed_over: &BTreeSet<SessionId>) -> Option<Vec<Run>> {
         let due = !self.map.is_placed() && self.missing_founder().is_none();
-        due.then(|| self.plan(&BTreeSet::new()))
+        due.then(|| self.plan(&BTreeSet::new(), passed_over))
     }
 
     /// Who takes what these sessions own, for `Expire` or `Release`, together with whatever is vacant. Empty when
     /// nobody else lives or nothing was ever placed.
-    pub fn plan_takeovers(&self, ending: &[SessionId]) -> Vec<Run> {
+    pub fn plan_takeovers(&self, ending: &[SessionId], passed_over: &BTreeSet<SessionId>) -> Vec<Run> {
         if !self.map.is_placed() {
             return Vec::new();
         }
-        self.plan(&ending.iter().copied().collect())
+        self.plan(&ending.iter().copied().collect(), passed_over)
     }
 
     /// Who takes what is vacant, for `Appoint`. Empty when nothing is, when nobody lives, and before the first
     /// placement.
-    pub fn plan_vacant(&self) -> Vec<Run> {
-        self.plan_takeovers(&[])
+    pub fn plan_vacant(&self, passed_over: &BTreeSet<SessionId>) -> Vec<Run> {
+        self.plan_takeovers(&[], passed_over)
     }
 
     /// A place for every partition that has no owner once `ending` have ended.
-    fn plan(&self, ending: &BTreeSet<SessionId>) -> Vec<Run> {
+    fn plan(&self, ending: &BTreeSet<SessionId>, passed_over: &BTreeSet<SessionId>) -> Vec<Run> {
         let stays = |session: SessionId| !ending.contains(&session);
-        let living: Vec<SessionId> = self.sessions.live.keys().copied().filter(|&session| stays(session)).collect();
+        let takes = |session: &SessionId| stays(*session) && !passed_over.contains(session);
+        let living: Vec<SessionId> = self.sessions.live.keys().copied().filter(takes).collect();
         let members: Vec<Member> = living.iter().map(|session| self.member(*session)).collect();
         let owners: Vec<Option<NodeId>> = self
             .map

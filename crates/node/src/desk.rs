@@ -1,7 +1,7 @@
 //! Where renewals wait at the leader until its leadership is confirmed. The rules are the grantor's; this file only keeps
 //! who waits for which answer, and wakes the leader's loop when there is something to confirm.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use limits::Moment;
 use ownership::SessionId;
@@ -87,6 +87,11 @@ impl Desk {
     /// such session lives.
     pub fn heard(&self, session: SessionId) -> Option<Option<u64>> {
         self.open.lock().as_ref().map(|desk| desk.grantor.heard(session))
+    }
+
+    /// The sessions whose wall clocks are far from those of most.
+    pub fn odd_clocks(&self) -> BTreeSet<SessionId> {
+        self.open.lock().as_ref().map(|desk| desk.grantor.odd_clocks()).unwrap_or_default()
     }
 
     /// The log opened a session.

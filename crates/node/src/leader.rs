@@ -145,9 +145,18 @@ impl Leader {
         }
     }
 
+    /// Whether this node's own wall clock is far from those of the others.
+    fn is_odd(&self) -> bool {
+        self.desk.odd_clocks().contains(&self.owner.lease().session)
+    }
+
     fn news(&self) -> News {
         let mut time = self.time.lock();
-        let cluster_time = Some(time.lead(clock::now(), clock::wall()));
+        let (now, wall) = (clock::now(), clock::wall());
+        let cluster_time = Some(time.lead(now, wall));
+        if !self.is_odd() {
+            time.steer(now, wall);
+        }
         self.owner.set_time(*time);
         let n_max = self.replica.read_cluster(|cluster| cluster.sessions.n_max).unwrap_or(u32::MAX);
         News { n_max, cluster_time, map_version: self.views.routes.load().map_version() }
@@ -158,7 +167,7 @@ impl Leader {
         loop {
             let plan = |cluster: &Cluster| {
                 let sessions = due.still_live(cluster);
-                let takeovers = cluster.plan_takeovers(&sessions);
+                let takeovers = cluster.plan_takeovers(&sessions, &self.desk.odd_clocks());
                 (!sessions.is_empty()).then_some(Command::Expire { sessions, takeovers })
             };
             match self.replica.read_cluster(plan).flatten() {
@@ -204,7 +213,7 @@ impl Leader {
     fn placement(&self, cluster: &Cluster, refused: &BTreeSet<String>) -> Option<Command> {
         let by = AppointedBy::Leader;
         if cluster.map.is_placed() {
-            let runs = cluster.plan_vacant();
+            let runs = cluster.plan_vacant(&self.desk.odd_clocks());
             return (!runs.is_empty()).then_some(Command::Appoint { runs, by });
         }
         if let Some(command) = self.missing_policy(cluster, refused) {
@@ -213,7 +222,7 @@ impl Leader {
         // Before the first owner decides, the log must survive the loss of any one node that can vote.
         let founders = cluster.genesis.founders.len();
         let voters = self.raft.watch().borrow().members.voters.len();
-        let runs = cluster.plan_first_placement().filter(|_| voters >= voters_for(founders))?;
+        let runs = cluster.plan_first_placement(&self.desk.odd_clocks()).filter(|_| voters >= voters_for(founders))?;
         Some(Command::Appoint { runs, by })
     }
 

@@ -1,6 +1,7 @@
 //! A planned exit, so that nobody waits: the node first gives up for good all that it owns, then says so in the log, with
 //! who takes it over. Where the log cannot be reached nothing is lost but time: the lease runs out instead.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use control::{Cluster, Command, Ending, Event, Refusal};
@@ -102,7 +103,7 @@ impl Node {
                 Ended::NotYet => {}
             }
             let plan = |cluster: &Cluster| {
-                let takeovers = cluster.plan_takeovers(&[session]);
+                let takeovers = cluster.plan_takeovers(&[session], &BTreeSet::new());
                 (cluster.map.owned_by(session).count(), Command::Release { session, takeovers })
             };
             let Some((owned, command)) = self.replica().read_cluster(plan) else { continue };

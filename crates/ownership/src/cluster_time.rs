@@ -1,6 +1,7 @@
 //! One wall clock for the whole cluster, told by its leader and carried by lease acknowledgements: boot time plus an
 //! offset. Windows that are aligned to the calendar follow it, and no node's own wall clock. It never goes back, and it
-//! never rises faster than boot time by more than a small allowance; what is wrong by more is steered slowly.
+//! never rises faster than boot time by more than a small allowance; what is wrong by more is steered slowly. The leader's
+//! wall clock steers it more slowly still, and only while it agrees with those of most nodes.
 
 use limits::{Moment, Span, WallTime};
 
@@ -11,6 +12,13 @@ pub const FORWARD_MAX: Span = Span::from_millis(100);
 /// How much faster than this node's boot time cluster time may run for long: two clocks that are each within 1 % of real
 /// time differ by no more, and a holder whose own clock is slow must be able to keep up with its leader.
 pub const DRIFT_PER_MILLE: u64 = 20;
+
+/// How fast the leader's wall clock steers cluster time: parts in a million of the time that passes, the rate at which
+/// systems slew their own clocks.
+pub const STEER_PPM: u64 = 500;
+
+/// How far a session's wall clock may be from the median of all before it is the odd one out.
+pub const WALL_SPREAD_MAX: Span = Span::from_secs(5);
 
 /// What a node knows of cluster time: nothing, until it first hears of it. Small, and cheap to copy for every reader.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -26,6 +34,10 @@ struct Course {
     ahead: Span,
     /// What is left of [`FORWARD_MAX`].
     allowance: Span,
+    /// How much steering found too late; made up for at half speed too.
+    steered_back: Span,
+    /// Until when a leader's wall clock has steered it.
+    steered: Moment,
 }
 
 impl ClusterTime {
@@ -56,6 +68,14 @@ impl ClusterTime {
         }
     }
 
+    /// The wall clock of the node that leads draws cluster time towards it, by [`STEER_PPM`] of the time since it last did
+    /// so (or since cluster time was last heard or told): that much forward at once, or that much of standing back.
+    pub fn steer(&mut self, moment: Moment, own_wall_clock: WallTime) {
+        if let Some(course) = &mut self.0 {
+            course.steer(moment, own_wall_clock);
+        }
+    }
+
     /// Cluster time at a node that leads: what it last heard as a holder, carried on; its own wall clock only when it
     /// never heard any, which after the first seconds of a cluster means that every node restarted.
     pub fn lead(&mut self, moment: Moment, own_wall_clock: WallTime) -> WallTime {
@@ -65,7 +85,8 @@ impl ClusterTime {
 
 impl Course {
     const fn set(anchor: Moment, reading: WallTime) -> Course {
-        Course { anchor, reading, ahead: Span::ZERO, allowance: FORWARD_MAX }
+        let (ahead, steered_back) = (Span::ZERO, Span::ZERO);
+        Course { anchor, reading, ahead, allowance: FORWARD_MAX, steered_back, steered: anchor }
     }
 
     /// At full speed, or at half speed until what it is ahead has been made up for. Before the anchor (another thread's
@@ -73,16 +94,49 @@ impl Course {
     fn at(&self, moment: Moment) -> WallTime {
         let gone = moment.since(self.anchor);
         let before = self.anchor.since(moment);
-        let advance = gone.saturating_sub(self.ahead).max(gone.scaled(1, 2));
-        self.reading.saturating_add(advance).saturating_sub(before.scaled(1, 2))
+        self.reading.saturating_add(self.advance(gone)).saturating_sub(before.scaled(1, 2))
+    }
+
+    /// How far cluster time moves while so much time passes.
+    fn advance(&self, gone: Span) -> Span {
+        gone.saturating_sub(self.ahead).saturating_sub(self.steered_back).max(gone.scaled(1, 2))
+    }
+
+    /// Goes on from `moment`, with whatever is still to be made up for.
+    fn anchor_at(&mut self, moment: Moment) {
+        let gone = moment.since(self.anchor);
+        self.reading = self.at(moment);
+        self.anchor = self.anchor.max(moment);
+        let made_up = gone.saturating_sub(self.advance(gone));
+        let of_steering = made_up.saturating_sub(self.ahead);
+        self.ahead = self.ahead.saturating_sub(made_up);
+        self.steered_back = self.steered_back.saturating_sub(of_steering);
+    }
+
+    fn steer(&mut self, moment: Moment, wall: WallTime) {
+        let most = moment.since(self.steered).scaled(STEER_PPM, 1_000_000);
+        if most == Span::ZERO || moment < self.anchor {
+            return;
+        }
+        self.steered = moment;
+        self.regain(moment);
+        self.anchor_at(moment);
+        self.put_forward(wall.since(self.reading).min(most));
+        self.steered_back = self.reading.since(wall).min(self.steered_back.saturating_add(most));
+    }
+
+    /// The allowance comes back with time.
+    fn regain(&mut self, moment: Moment) {
+        let regained = moment.since(self.anchor).scaled(DRIFT_PER_MILLE, 1_000);
+        self.allowance = self.allowance.saturating_add(regained).min(FORWARD_MAX);
     }
 
     /// At `moment`, cluster time is between `least` and `most`, and most likely `middle`.
     fn correct(&mut self, moment: Moment, least: WallTime, most: WallTime, middle: WallTime) {
-        let regained = moment.since(self.anchor).scaled(DRIFT_PER_MILLE, 1_000);
-        self.allowance = self.allowance.saturating_add(regained).min(FORWARD_MAX);
-        self.reading = self.at(moment);
-        self.anchor = moment;
+        self.regain(moment);
+        self.anchor_at(moment);
+        // Heard from a leader: steering is that one's business, and begins anew should this node lead.
+        self.steered = moment;
         let contradicted = self.reading < least || self.reading > most;
         self.ahead = if contradicted { self.reading.since(middle) } else { Span::ZERO };
         if contradicted {
@@ -180,17 +234,58 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_leaders_wall_clock_draws_cluster_time_by_500_ppm_either_way_and_not_beyond() {
+        let steered = |millis: i64| {
+            let mut time = ClusterTime::unknown();
+            time.lead(ms(0), noon_and(10_000));
+            for second in 1..=100u64 {
+                let wall = (10_000 + 1_000 * second).saturating_add_signed(millis);
+                time.steer(ms(1_000 * second), noon_and(wall));
+            }
+            since_noon(&time, ms(200_000)) as i64 - 210_000
+        };
+        assert_eq!(steered(3_000), 50, "0.5 ms each second");
+        assert_eq!(steered(-3_000), -50);
+        assert_eq!((steered(20), steered(-20), steered(0)), (20, -20, 0));
+    }
+
+    #[test]
+    fn a_node_that_begins_to_lead_does_not_steer_for_the_time_in_which_it_followed() {
+        let mut time = ClusterTime::unknown();
+        time.handle_ack_time(ms(5_000), ms(5_000), noon_and(0));
+        time.handle_ack_time(ms(90_000), ms(90_000), noon_and(85_000));
+        time.steer(ms(91_000), noon_and(900_000));
+        let wall = time.now(ms(91_000)).expect("set");
+        assert_eq!(wall.since(noon_and(86_000)), Span::from_micros(500));
+    }
+
+    #[test]
+    fn an_acknowledgement_that_agrees_does_not_end_what_steering_has_still_to_make_up_for() {
+        let mut time = ClusterTime::unknown();
+        time.lead(ms(0), noon_and(10_000));
+        time.steer(ms(100_000), noon_and(0));
+        time.handle_ack_time(ms(100_010), ms(100_010), noon_and(110_005));
+        assert_eq!(since_noon(&time, ms(101_000)), 110_950);
+    }
+
     proptest! {
-        /// Whatever leaders say, and however late.
+        /// Whatever leaders say, and however late, and whatever steers a node that leads in between.
         #[test]
         fn cluster_time_never_goes_back_and_never_outruns_boot_time_by_more_than_its_allowance(
-            acks in proptest::collection::vec((0u64..3_000, 0u64..400, 0u64..120_000, 0u64..2_000), 2..60),
+            acks in proptest::collection::vec((0u64..3_000, 0u64..400, 0u64..120_000, 0u64..2_000, proptest::bool::ANY), 2..60),
         ) {
             let mut time = ClusterTime::unknown();
             let mut clock = 10_000;
             let mut readings: Vec<(Moment, WallTime)> = Vec::new();
-            for (pause, round_trip, told, look) in acks {
+            for (pause, round_trip, told, look, leads) in acks {
                 clock += pause;
+                if leads {
+                    time.lead(ms(clock), noon_and(told));
+                    time.steer(ms(clock), noon_and(told));
+                    readings.push((ms(clock), time.now(ms(clock)).expect("set")));
+                    continue;
+                }
                 time.handle_ack_time(ms(clock.saturating_sub(round_trip)), ms(clock), noon_and(told));
                 readings.push((ms(clock), time.now(ms(clock)).expect("set")));
                 clock += look;

@@ -1,6 +1,7 @@
 //! Clusters to tell stories about: nodes n1, n2 ..., and a history that is applied entry by entry.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
+use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 use std::sync::Arc;
 
@@ -87,7 +88,7 @@ impl History {
         for n in 1..=founders {
             history.apply(open(n, 1)).unwrap();
         }
-        let runs = history.cluster().plan_first_placement().unwrap();
+        let runs = history.cluster().plan_first_placement(&BTreeSet::new()).unwrap();
         history.apply(Command::Appoint { runs, by: AppointedBy::Leader }).unwrap();
         history
     }

@@ -104,7 +104,7 @@ fn the_first_placement_waits_for_all_founders_and_is_one_entry() {
     let all = vec![run(0, 16, session(1, 1))];
     let early = history.apply(Command::Appoint { runs: all.clone(), by: AppointedBy::Leader });
     assert_eq!(early, Err(Refusal::FounderMissing { missing: "n3".into() }));
-    assert_eq!(history.cluster().plan_first_placement(), None);
+    assert_eq!(history.cluster().plan_first_placement(&BTreeSet::new()), None);
     history.apply(open(3, 1)).unwrap();
     let partial = vec![run(0, 15, session(1, 1))];
     let partial = history.apply(Command::Appoint { runs: partial, by: AppointedBy::Leader });
@@ -131,7 +131,7 @@ fn before_the_first_placement_an_expiry_appoints_nobody() {
     let takeovers = vec![run(0, 1, session(2, 1))];
     let refused = history.apply(Command::Expire { sessions: vec![session(1, 1)], takeovers });
     assert_eq!(refused, Err(Refusal::FirstPlacementPartial));
-    assert_eq!(history.cluster().plan_takeovers(&[session(1, 1)]), []);
+    assert_eq!(history.cluster().plan_takeovers(&[session(1, 1)], &BTreeSet::new()), []);
 }
 
 #[test]
@@ -139,7 +139,7 @@ fn an_expiry_and_its_takeovers_are_one_entry() {
     let mut history = History::placed(3);
     let gone = session(2, 1);
     let owned: BTreeSet<PartitionId> = history.cluster().map.owned_by(gone).collect();
-    let takeovers = history.cluster().plan_takeovers(&[gone]);
+    let takeovers = history.cluster().plan_takeovers(&[gone], &BTreeSet::new());
     history.apply(Command::Expire { sessions: vec![gone], takeovers }).unwrap();
     assert_eq!(history.words(), ["session_expired", "takeover", "takeover", "map_published"]);
     let taken: BTreeSet<PartitionId> = history.effects.appointments.iter().map(|a| a.partition).collect();
@@ -154,9 +154,9 @@ fn with_nobody_left_partitions_wait_and_keep_their_epochs() {
     let mut history = History::placed(1);
     history.apply(Command::Expire { sessions: vec![session(1, 1)], takeovers: vec![] }).unwrap();
     assert_eq!(history.words(), ["session_expired", "map_published"]);
-    assert_eq!(history.cluster().plan_vacant(), [], "nobody lives");
+    assert_eq!(history.cluster().plan_vacant(&BTreeSet::new()), [], "nobody lives");
     history.apply(open(1, 2)).unwrap();
-    let runs = history.cluster().plan_vacant();
+    let runs = history.cluster().plan_vacant(&BTreeSet::new());
     assert_eq!(runs, [run(0, 16, session(1, 2))]);
     history.apply(Command::Appoint { runs, by: AppointedBy::Leader }).unwrap();
     assert!(history.effects.appointments.iter().all(|a| a.epoch == Epoch(2) && a.has_predecessor()));
@@ -270,14 +270,16 @@ impl Attempt {
             Attempt::End { nth: first, release, planned, with_next } => {
                 let mut sessions = vec![nth(first)];
                 sessions.extend(with_next.then(|| nth(first + 1)));
-                let takeovers = if planned { cluster.plan_takeovers(&sessions) } else { vec![] };
+                let takeovers = if planned { cluster.plan_takeovers(&sessions, &BTreeSet::new()) } else { vec![] };
                 match release {
                     true => Command::Release { session: sessions[0], takeovers },
                     false => Command::Expire { sessions, takeovers },
                 }
             }
             Attempt::AppointPlanned { operator } => {
-                let runs = cluster.plan_first_placement().unwrap_or_else(|| cluster.plan_vacant());
+                let runs = cluster
+                    .plan_first_placement(&BTreeSet::new())
+                    .unwrap_or_else(|| cluster.plan_vacant(&BTreeSet::new()));
                 Command::Appoint { runs, by: if operator { AppointedBy::Operator } else { AppointedBy::Leader } }
             }
             Attempt::AppointAt { first, len, nth: to } => {

@@ -3,11 +3,12 @@
 //! leader acknowledges nothing that its successor does not wait for; a new leader gives everybody one full lease before
 //! it ends anyone. The leader's own session is a session like any other.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use limits::{Moment, Span};
+use limits::{Moment, Span, WallTime};
 
 use super::{Ack, News, Renewal, Terms};
+use crate::cluster_time::WALL_SPREAD_MAX;
 use crate::session::SessionId;
 
 /// How far a renewal may be ahead of the last acknowledgement its holder heard and still extend the lease.
@@ -81,6 +82,8 @@ struct Standing {
     fate: Fate,
     heard: Option<Renewal>,
     last_ack: Option<(u64, u64)>,
+    /// When it last told its wall clock, and what that said.
+    wall: Option<(Moment, WallTime)>,
     waiting: Option<Pending>,
     asked: Option<Pending>,
 }
@@ -140,6 +143,23 @@ impl Grantor {
         self.sessions.get(&session).map(|standing| standing.heard.map_or(0, |renewal| renewal.seq))
     }
 
+    /// The sessions whose wall clocks are further than [`WALL_SPREAD_MAX`] from the median of all that told theirs: never
+    /// most of them. Between the middle two of an even number, nobody is odd. A wall clock is told with every renewal, and
+    /// what lies between its telling and its receipt is far below the spread.
+    pub fn odd_clocks(&self) -> BTreeSet<SessionId> {
+        let offset =
+            |(received, wall): (Moment, WallTime)| i128::from(wall.as_unix_nanos()) - i128::from(received.as_nanos());
+        let told = self.sessions.iter().filter_map(|(session, standing)| Some((*session, offset(standing.wall?))));
+        let told: Vec<(SessionId, i128)> = told.collect();
+        let mut offsets: Vec<i128> = told.iter().map(|(_, offset)| *offset).collect();
+        offsets.sort_unstable();
+        let Some(last) = offsets.len().checked_sub(1) else { return BTreeSet::new() };
+        let (low, high) = (offsets[last / 2], offsets[last.div_ceil(2)]);
+        let spread = i128::from(WALL_SPREAD_MAX.as_nanos());
+        let is_odd = |offset: i128| offset < low - spread || offset > high + spread;
+        told.into_iter().filter(|(_, offset)| is_odd(*offset)).map(|(session, _)| session).collect()
+    }
+
     /// The log opened a session, here and now.
     pub fn handle_session_opened(&mut self, session: SessionId, now: Moment) {
         let deadline = now.saturating_add(self.terms.granted());
@@ -172,6 +192,7 @@ impl Grantor {
         checked?;
         let pending = Pending { seq: renewal.seq, received: now, extends: standing.proves_that_acks_arrive(renewal) };
         standing.heard = Some(*renewal);
+        standing.wall = renewal.wall_clock.map(|wall| (now, wall)).or(standing.wall);
         if let Some(overtaken) = standing.waiting.replace(pending) {
             self.replies.push_back(Reply::Dropped { session: renewal.session, seq: overtaken.seq });
         }
@@ -278,7 +299,7 @@ impl Grantor {
 
 impl Standing {
     fn until(deadline: Moment) -> Standing {
-        Standing { deadline, fate: Fate::Open, heard: None, last_ack: None, waiting: None, asked: None }
+        Standing { deadline, fate: Fate::Open, heard: None, last_ack: None, wall: None, waiting: None, asked: None }
     }
 
     /// One process sends each `seq` once, never unlearns an acknowledgement, and echoes what it was told.
@@ -566,5 +587,36 @@ mod tests {
         ack_of(take(&mut grantor, &renewal(4, 3), ms(10_500)));
         let echo_of_term_4 = Renewal { nonce: (4 << 32) | 77, ..renewal(5, 4) };
         assert_eq!(grantor.handle_renewal(&echo_of_term_4, ms(11_000)), Ok(()));
+    }
+
+    #[test]
+    fn whose_wall_clock_is_far_from_the_median_is_odd_and_never_most_of_them() {
+        let odd = |walls: &[Option<u64>]| {
+            let mut grantor = Grantor::new(ms(10_000), (1..=walls.len() as u64).map(session), TERMS, 5);
+            for (nonce, wall) in (1..).zip(walls) {
+                let wall_clock = wall.map(|secs| WallTime::from_unix_nanos(secs * 1_000_000_000));
+                let told = Renewal { session: session(nonce), wall_clock, ..renewal(1, 0) };
+                grantor.handle_renewal(&told, ms(10_500)).expect("taken");
+            }
+            grantor.odd_clocks().into_iter().map(|session| session.nonce).collect::<Vec<_>>()
+        };
+        assert_eq!(odd(&[Some(1_000), Some(1_004), Some(1_011)]), [3], "7 s from the middle one");
+        assert_eq!(odd(&[Some(1_000), Some(1_005), Some(1_010)]), [], "5 s is not above it");
+        assert_eq!(odd(&[Some(1_000), Some(9_000)]), [], "of two, nobody knows which");
+        assert_eq!(odd(&[Some(1_000), Some(1_000), Some(9_000), Some(9_000)]), []);
+        assert_eq!(odd(&[None, Some(1_000), Some(1_001), Some(50)]), [4], "who tells none is not judged");
+        assert_eq!(odd(&[None, None]), []);
+    }
+
+    #[test]
+    fn wall_clocks_that_are_told_at_different_times_are_compared_as_of_one() {
+        let mut grantor = Grantor::new(ms(10_000), [session(1), session(2), session(3)], TERMS, 5);
+        for (nonce, at, wall) in [(1, 10_000, 70_000), (2, 30_000, 90_000), (3, 50_000, 110_000)] {
+            let wall_clock = Some(WallTime::from_unix_nanos(wall * 1_000_000));
+            grantor
+                .handle_renewal(&Renewal { session: session(nonce), wall_clock, ..renewal(1, 0) }, ms(at))
+                .expect("taken");
+        }
+        assert_eq!(grantor.odd_clocks(), BTreeSet::new());
     }
 }

@@ -3,6 +3,7 @@
 
 mod strategies;
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use control::founding::{Birth, Standing, Voter};
@@ -162,7 +163,7 @@ fn a_map_of_4096_partitions_with_scattered_owners_stays_small() {
     for n in 1..=16 {
         apply(&mut state, &open(n, 1));
     }
-    let runs = state.cluster().unwrap().plan_first_placement().unwrap();
+    let runs = state.cluster().unwrap().plan_first_placement(&BTreeSet::new()).unwrap();
     let placement = Command::Appoint { runs, by: AppointedBy::Leader };
     apply(&mut state, &placement);
     assert!(command_to_bytes(&placement).len() < 24_000, "one entry of the log");
