@@ -116,6 +116,7 @@ impl Check {
             deadline_ms: None,
             binary_id: binary_id.into(),
             attempt: 0,
+            up_to: false,
         }
     }
 }

@@ -11,7 +11,7 @@ use node::config::{Advertise, Bounds, Config, Founding, Given, PeerSockets, Plac
 use node::secret::{ClusterSecret, Secrets};
 use ownership::lease::Terms;
 use ring::PartitionCount;
-use server::{Access, Door, Settings, Sockets};
+use server::{Access, Proxies, Door, Settings, Sockets};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -69,7 +69,7 @@ async fn start() -> String {
     tokio::spawn(server::serve(
         Arc::clone(&node),
         Sockets { api, admin },
-        Settings { access: Access::open(), open_metrics: true },
+        Settings { access: Access::open(), open_metrics: true, proxies: Proxies::default() },
     ));
     node.settled().await;
     answers

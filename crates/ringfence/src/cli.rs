@@ -61,12 +61,30 @@ pub enum Command {
     Config(Config),
     /// Ask for one decision; exits with 3 when it is denied.
     Check(Check),
+    /// Look at what a check would meet, without spending; exits with 3 when it would be denied.
+    Peek(Peek),
+    /// Spend the most that something may cost, to be settled at what it did cost; exits with 3 when it is denied.
+    Reserve(Reserve),
+    /// Close a reserve: what was not needed comes back.
+    Settle(Settle),
+    /// Take slots of concurrency limits, until they are released or their time is over; exits with 3 when it is denied.
+    Acquire(Acquire),
+    /// Hold slots for longer, counted from now.
+    Renew(Renew),
+    /// Give slots back; exits with 1 when nothing was held any more.
+    Release(Lease),
+    /// Undo one charge, once; exits with 1 when there is none under the id.
+    Refund(Refund),
+    /// Make keys as ones that were never used.
+    Reset(Reset),
     /// Work on policies, in a file or on the cluster.
     #[command(subcommand)]
     Policy(Policy),
     /// Look at the cluster.
     #[command(subcommand)]
     Cluster(Cluster),
+    /// List the keys that are hit or denied most, of the whole cluster, over the last five to ten minutes.
+    Top(Top),
     /// Exit with 0 if the node behind --admin is ready to answer checks.
     Healthcheck,
     /// Print the completions of a shell.
@@ -189,24 +207,147 @@ pub enum Config {
     Reference,
 }
 
-/// `ringfence check`
+/// Which key is meant, and how long its owner is waited for.
 #[derive(Debug, Args)]
-pub struct Check {
-    /// What is known of the request, for example client=alice.
+pub struct Key {
+    /// What is known of the request, for example client=alice; with every call about one charge the same.
     #[arg(value_name = "KEY=VALUE", value_parser = attribute)]
     pub attributes: Vec<(String, String)>,
     /// The policy's name space.
     #[arg(long, default_value = "default")]
     pub domain: String,
-    /// Units to spend; 0 only looks.
-    #[arg(long, default_value_t = 1)]
-    pub cost: u64,
-    /// An id of your own; asking again with it within two seconds repeats the answer.
-    #[arg(long)]
-    pub id: Option<String>,
     /// How long to wait for the owner before the limit's failure mode answers.
     #[arg(long, value_parser = duration, value_name = "TIME")]
     pub deadline: Option<Duration>,
+}
+
+/// `ringfence check`
+#[derive(Debug, Args)]
+pub struct Check {
+    /// Which key.
+    #[command(flatten)]
+    pub key: Key,
+    /// Units to spend; 0 only looks.
+    #[arg(long, default_value_t = 1)]
+    pub cost: u64,
+    /// Spend as much as there is, up to --cost.
+    #[arg(long)]
+    pub up_to: bool,
+    /// An id of your own; asking again with it within two seconds repeats the answer, and `refund` undoes it.
+    #[arg(long)]
+    pub id: Option<String>,
+}
+
+/// `ringfence peek`
+#[derive(Debug, Args)]
+pub struct Peek {
+    /// Which key.
+    #[command(flatten)]
+    pub key: Key,
+    /// Units that would be spent.
+    #[arg(long, default_value_t = 1)]
+    pub cost: u64,
+    /// Only this one of the limits that apply.
+    #[arg(long, value_name = "NAME")]
+    pub limit: Option<String>,
+}
+
+/// `ringfence reserve`
+#[derive(Debug, Args)]
+pub struct Reserve {
+    /// Which key.
+    #[command(flatten)]
+    pub key: Key,
+    /// The most units that may be spent in the end.
+    #[arg(long)]
+    pub cost: u64,
+    /// How long the reserve can be settled; what is not settled in time stays spent.
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    pub ttl: Duration,
+    /// An id of your own to settle by; one is made and printed without it.
+    #[arg(long)]
+    pub id: Option<String>,
+}
+
+/// `ringfence settle`
+#[derive(Debug, Args)]
+pub struct Settle {
+    /// Which key.
+    #[command(flatten)]
+    pub key: Key,
+    /// The id of the reserve.
+    #[arg(long)]
+    pub id: String,
+    /// Units that were spent in the end.
+    #[arg(long)]
+    pub cost: u64,
+    /// Book what was spent above the reserve, outside the limit's promise.
+    #[arg(long)]
+    pub debt: bool,
+}
+
+/// `ringfence acquire`
+#[derive(Debug, Args)]
+pub struct Acquire {
+    /// Which key.
+    #[command(flatten)]
+    pub key: Key,
+    /// Slots to take.
+    #[arg(long, default_value_t = 1)]
+    pub cost: u64,
+    /// How long to hold them unless renewed; the limit's own time without it.
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    pub ttl: Option<Duration>,
+    /// An id of your own to renew and release by; one is made and printed without it.
+    #[arg(long)]
+    pub id: Option<String>,
+}
+
+/// `ringfence release`: which lease is meant.
+#[derive(Debug, Args)]
+pub struct Lease {
+    /// Which key.
+    #[command(flatten)]
+    pub key: Key,
+    /// The id it was acquired under.
+    #[arg(long)]
+    pub id: String,
+    /// The slots it has.
+    #[arg(long, default_value_t = 1)]
+    pub cost: u64,
+}
+
+/// `ringfence renew`
+#[derive(Debug, Args)]
+pub struct Renew {
+    /// Which lease.
+    #[command(flatten)]
+    pub lease: Lease,
+    /// How long to hold on; the limit's own time without it.
+    #[arg(long, value_parser = duration, value_name = "TIME")]
+    pub ttl: Option<Duration>,
+}
+
+/// `ringfence refund`
+#[derive(Debug, Args)]
+pub struct Refund {
+    /// Which key.
+    #[command(flatten)]
+    pub key: Key,
+    /// The id of the check, reserve or acquire that is to be undone.
+    #[arg(long)]
+    pub id: String,
+}
+
+/// `ringfence reset`
+#[derive(Debug, Args)]
+pub struct Reset {
+    /// Which key.
+    #[command(flatten)]
+    pub key: Key,
+    /// Only this one of the limits that apply.
+    #[arg(long, value_name = "NAME")]
+    pub limit: Option<String>,
 }
 
 /// `ringfence policy`
@@ -263,6 +404,45 @@ pub enum Cluster {
         #[arg(long)]
         follow: bool,
     },
+}
+
+/// `ringfence top`
+#[derive(Debug, Args)]
+pub struct Top {
+    /// The policy's name space.
+    #[arg(long, default_value = "default")]
+    pub domain: String,
+    /// Only this limit; all of the domain without it.
+    #[arg(long, value_name = "NAME")]
+    pub limit: Option<String>,
+    /// What is counted: units of checks that passed, or checks that the limit refused.
+    #[arg(long, value_enum, default_value_t = TopBy::Hits)]
+    pub by: TopBy,
+    /// How many keys, 1 to 256.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub count: u16,
+    /// Look again and again, with this pause (at least 500ms), until interrupted.
+    #[arg(long, value_parser = duration, value_name = "TIME", num_args = 0..=1, default_missing_value = "2s")]
+    pub watch: Option<Duration>,
+}
+
+/// What `ringfence top` counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TopBy {
+    /// Units of checks that passed.
+    Hits,
+    /// Checks that the limit refused, whatever they would have cost.
+    Denials,
+}
+
+impl TopBy {
+    /// The word that the API uses.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            TopBy::Hits => "hits",
+            TopBy::Denials => "denials",
+        }
+    }
 }
 
 fn attribute(text: &str) -> Result<(String, String), String> {

@@ -15,6 +15,7 @@ mod ports;
 mod running;
 
 use clap::Parser as _;
+use server::call::Call;
 
 use crate::cli::{Cli, Command};
 use crate::exit::Exit;
@@ -35,9 +36,18 @@ fn run(cli: Cli) -> anyhow::Result<Exit> {
         Command::Dev(dev) => commands::dev::run(&dev),
         Command::Serve(told) => commands::serve::run(&told),
         Command::Config(config) => commands::config::run(&config, cli.output),
-        Command::Check(check) => commands::check::run(&check, &cli.target, cli.output),
+        Command::Check(check) => commands::call::run(check.spoken(), &cli.target, cli.output),
+        Command::Peek(peek) => commands::call::run(peek.spoken(), &cli.target, cli.output),
+        Command::Reserve(reserve) => commands::call::run(reserve.spoken(), &cli.target, cli.output),
+        Command::Settle(settle) => commands::call::run(settle.spoken(), &cli.target, cli.output),
+        Command::Acquire(acquire) => commands::call::run(acquire.spoken(), &cli.target, cli.output),
+        Command::Renew(renew) => commands::call::run(renew.spoken(), &cli.target, cli.output),
+        Command::Release(lease) => commands::call::run(lease.spoken(Call::Release), &cli.target, cli.output),
+        Command::Refund(refund) => commands::call::run(refund.spoken(), &cli.target, cli.output),
+        Command::Reset(reset) => commands::call::run(reset.spoken(), &cli.target, cli.output),
         Command::Policy(policy) => commands::policy::run(&policy, &cli.target, cli.output),
         Command::Cluster(cluster) => commands::cluster::run(&cluster, &cli.target, cli.output),
+        Command::Top(top) => commands::top::run(&top, &cli.target, cli.output),
         Command::Completion { shell } => commands::completion::completion(shell),
         Command::Man { command } => commands::completion::man(&command),
         Command::Healthcheck => commands::healthcheck::run(&cli.target),

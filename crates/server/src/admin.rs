@@ -4,6 +4,7 @@
 pub mod cluster;
 pub mod health;
 pub mod policies;
+pub mod top;
 
 use std::collections::HashMap;
 
@@ -11,7 +12,7 @@ use axum::extract::{Query, Request};
 use policy::name::NAME_MAX;
 
 use crate::access::{Caller, Scope};
-use crate::check::Front;
+use crate::front::Front;
 use crate::code::{Code, Rejection};
 
 const JSON: &str = "application/json";

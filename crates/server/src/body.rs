@@ -1,12 +1,15 @@
 //! From a decision to what callers read: the JSON body, the problem document of a refusal, and the header fields. One
-//! parser reads every answer, since a problem document carries all fields of the decision.
+//! parser reads every answer, since a problem document carries all fields of the decision. What a call came to that
+//! decides nothing (a refund, a reset) is told in the same shape, with words of its own in front.
 
 use http::{HeaderMap, StatusCode};
 use limits::{Span, Wait, WallTime};
-use node::{Decision, LegAnswer, Node, Policies, Reason};
+use node::{Decision, LegAnswer, Node, Policies, Reason, Wanted};
 use policy::Domain;
 use serde::Serialize;
 
+use crate::asked::Asked;
+use crate::call::Call;
 use crate::code::Rejection;
 use crate::headers::{LimitFields, RateFields, advertised};
 
@@ -27,6 +30,12 @@ pub struct DecisionBody<'a> {
     pub domain: &'a str,
     /// The check's cost.
     pub cost: u64,
+    /// Units granted, of a check that takes what there is.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub granted: Option<u64>,
+    /// How long a reserve stays open or a lease is held, in milliseconds, rounded down.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub expires_after_ms: Option<u64>,
     /// The limit that speaks for the decision.
     pub limit: Option<&'a str>,
     /// Units left under it.
@@ -81,6 +90,72 @@ pub struct LimitBody<'a> {
     pub mode: &'static str,
 }
 
+/// What came of a call that decides nothing, as the API spells it.
+#[derive(Clone, Debug, Serialize)]
+pub struct CameToBody<'a> {
+    /// The name of the charge that it speaks of; none of a reset.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub id: Option<&'a str>,
+    /// The policy's name space.
+    pub domain: &'a str,
+    /// What came of it.
+    #[serde(flatten)]
+    pub came_to: CameTo,
+    /// `ok`, or `unavailable` where an owner could not be asked in time: the call may be repeated as it is.
+    pub reason: &'static str,
+    /// The policy revision.
+    pub revision: u64,
+    /// How each limit stands now.
+    pub limits: Vec<LimitBody<'a>>,
+}
+
+/// The words of each call that decides nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(untagged)]
+pub enum CameTo {
+    /// Of a refund.
+    Refund {
+        /// Whether there was such a charge.
+        found: bool,
+        /// The units of it that came back: those that still stood.
+        refunded: u64,
+    },
+    /// Of a settlement.
+    Settle {
+        /// Whether the reserve is closed now.
+        settled: bool,
+        /// The units of it that came back.
+        refunded: u64,
+    },
+    /// Of a renewal.
+    Renew {
+        /// Whether the lease is held.
+        renewed: bool,
+        /// How long from now, in milliseconds, rounded down.
+        expires_after_ms: u64,
+    },
+    /// Of a release.
+    Release {
+        /// Whether there was a lease.
+        released: bool,
+    },
+    /// Of a reset.
+    Reset {
+        /// How many limits had anything to forget.
+        reset: u64,
+    },
+}
+
+/// An answer as the API spells it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum AnswerBody<'a> {
+    /// Of a call that decides.
+    Decision(Box<DecisionBody<'a>>),
+    /// Of one that does not.
+    CameTo(CameToBody<'a>),
+}
+
 /// A refusal or a rejection as `application/problem+json` (RFC 9457); extension members follow.
 #[derive(Clone, Debug, Serialize)]
 pub struct Problem<'a, Extension> {
@@ -119,6 +194,16 @@ pub struct RejectedExtension<'a> {
     pub field: &'a str,
 }
 
+/// The members of a problem document beside its own.
+#[derive(Clone, Debug, Serialize)]
+#[serde(untagged)]
+pub enum UnmetExtension<'a> {
+    /// Of a check that was refused.
+    Refused(Box<RefusedExtension<'a>>),
+    /// Of a call whose owner could not be asked.
+    Unanswered(CameToBody<'a>),
+}
+
 /// A decision beside everything that is needed to tell it.
 #[derive(Clone, Copy, Debug)]
 pub struct Told<'a> {
@@ -128,47 +213,85 @@ pub struct Told<'a> {
     pub policies: &'a Policies,
     /// The policy it was made under.
     pub domain: &'a Domain,
-    /// The caller's own id, if it gave one.
-    pub own_id: Option<&'a str>,
+    /// What was asked.
+    pub asked: &'a Asked,
     /// Knows the names of nodes.
     pub node: &'a Node,
 }
 
+/// Whether nobody could say in time.
+pub const fn is_unanswered(reason: Reason) -> bool {
+    match reason {
+        Reason::Ok | Reason::NoLimit | Reason::Limit | Reason::MissingAttribute | Reason::Never => false,
+        Reason::Unavailable | Reason::Recovering => true,
+    }
+}
+
 impl<'a> Told<'a> {
     /// The decision with its names; `None` when the policies do not have the domain, in which case there is no decision either.
-    pub fn new(
-        decision: &'a Decision,
-        policies: &'a Policies,
-        domain: &str,
-        own_id: Option<&'a str>,
-        node: &'a Node,
-    ) -> Option<Told<'a>> {
-        Some(Told { decision, policies, domain: policies.catalogue.domain(domain)?, own_id, node })
+    pub fn new(decision: &'a Decision, policies: &'a Policies, asked: &'a Asked, node: &'a Node) -> Option<Told<'a>> {
+        Some(Told { decision, policies, domain: policies.catalogue.domain(&asked.domain)?, asked, node })
     }
 
-    /// The status that goes with the decision.
+    /// The status that goes with the answer.
     pub fn status(&self) -> StatusCode {
-        if self.decision.allowed {
-            return StatusCode::OK;
-        }
-        match self.decision.reason {
-            Reason::Ok | Reason::NoLimit | Reason::Limit | Reason::MissingAttribute | Reason::Never => {
-                StatusCode::TOO_MANY_REQUESTS
+        let unanswered = is_unanswered(self.decision.reason);
+        match self.asked.call {
+            // Whoever looks was told, whatever there is to see.
+            Call::Peek => StatusCode::OK,
+            Call::Check | Call::Reserve | Call::Acquire if self.decision.allowed => StatusCode::OK,
+            Call::Check | Call::Reserve | Call::Acquire if unanswered => StatusCode::SERVICE_UNAVAILABLE,
+            Call::Check | Call::Reserve | Call::Acquire => StatusCode::TOO_MANY_REQUESTS,
+            Call::Settle | Call::Renew | Call::Release | Call::Refund | Call::Reset if unanswered => {
+                StatusCode::SERVICE_UNAVAILABLE
             }
-            Reason::Unavailable | Reason::Recovering => StatusCode::SERVICE_UNAVAILABLE,
+            Call::Settle | Call::Renew | Call::Release | Call::Refund | Call::Reset => StatusCode::OK,
         }
+    }
+
+    /// The JSON body of the answer.
+    pub fn answer(&self) -> AnswerBody<'a> {
+        match self.came_to() {
+            Some(body) => AnswerBody::CameTo(body),
+            None => AnswerBody::Decision(Box::new(self.body())),
+        }
+    }
+
+    /// What came of a call that decides nothing; `None` of one that does.
+    pub fn came_to(&self) -> Option<CameToBody<'a>> {
+        let Decision { allowed, units, .. } = *self.decision;
+        let came_to = match self.asked.wanted {
+            Wanted::Spend | Wanted::Peek | Wanted::UpTo | Wanted::Acquire { .. } | Wanted::Reserve { .. } => {
+                return None;
+            }
+            Wanted::Refund => CameTo::Refund { found: allowed, refunded: units },
+            Wanted::Settle { .. } => CameTo::Settle { settled: allowed, refunded: units },
+            Wanted::Renew { .. } => CameTo::Renew { renewed: allowed, expires_after_ms: millis_floor(units) },
+            Wanted::Release => CameTo::Release { released: allowed },
+            Wanted::Reset => CameTo::Reset { reset: units },
+        };
+        Some(CameToBody {
+            id: self.asked.id.as_deref(),
+            domain: self.domain.name(),
+            came_to,
+            reason: self.decision.reason.as_str(),
+            revision: self.decision.revision,
+            limits: self.limits(),
+        })
     }
 
     /// The JSON body of the decision.
     pub fn body(&self) -> DecisionBody<'a> {
         let decision = self.decision;
-        let limits: Vec<_> = decision.legs.iter().map(|leg| self.limit_body(leg)).collect();
+        let limits = self.limits();
         let named = decision.named.and_then(|index| limits.get(index)).cloned();
         DecisionBody {
             allowed: decision.allowed,
             id: self.id(),
             domain: self.domain.name(),
             cost: decision.cost,
+            granted: (self.asked.wanted == Wanted::UpTo).then_some(decision.units),
+            expires_after_ms: self.expires_after_ms(),
             limit: named.as_ref().map(|leg| leg.limit),
             remaining: named.as_ref().and_then(|leg| leg.remaining),
             retry_after_ms: if decision.allowed { None } else { self.wait().map(Span::as_millis_ceil) },
@@ -184,8 +307,28 @@ impl<'a> Told<'a> {
         }
     }
 
-    /// The problem document of a refusal.
-    pub fn problem(&self) -> Problem<'a, RefusedExtension<'a>> {
+    /// The problem document of an answer whose status is not 200.
+    pub fn problem(&self) -> Problem<'a, UnmetExtension<'a>> {
+        match self.came_to() {
+            Some(body) => self.unanswered(body),
+            None => self.refused(),
+        }
+    }
+
+    fn unanswered(&self, body: CameToBody<'a>) -> Problem<'a, UnmetExtension<'a>> {
+        Problem {
+            kind: format!("{IANA}temporary-reduced-capacity"),
+            title: "The key's owner cannot be asked now",
+            status: self.status().as_u16(),
+            detail: format!(
+                "no owner could answer in time; repeat the same {} later, which does nothing twice",
+                self.asked.call.word()
+            ),
+            extension: UnmetExtension::Unanswered(body),
+        }
+    }
+
+    fn refused(&self) -> Problem<'a, UnmetExtension<'a>> {
         let body = self.body();
         let violated_policies =
             body.limits.iter().filter(|leg| !leg.allowed && leg.mode == "enforce").map(|leg| leg.limit).collect();
@@ -217,17 +360,22 @@ impl<'a> Told<'a> {
                 format!("limit {limit} refuses cost {}", body.cost),
             ),
         };
-        let extension = RefusedExtension { violated_policies, decision: body };
+        let extension = UnmetExtension::Refused(Box::new(RefusedExtension { violated_policies, decision: body }));
         Problem { kind, title, status: self.status().as_u16(), detail, extension }
     }
 
-    /// Writes the header fields that the policy asks for.
+    /// Writes the header fields that the policy asks for; of a call that decides nothing only when to repeat it.
     pub fn write_headers(&self, wall: Option<WallTime>, headers: &mut HeaderMap) {
+        let refused = self.status() != StatusCode::OK;
+        if !self.asked.call.decides() {
+            let retry_after = refused.then(|| self.node.recovery_hint());
+            return RateFields { limits: &[], named: None, retry_after, wall }.write(&[], headers);
+        }
+        let retry_after = if refused { self.wait() } else { None };
         let enforced: Vec<_> = self.decision.legs.iter().filter(|leg| leg.enforced).collect();
         let limits: Vec<_> = enforced.iter().map(|leg| self.limit_fields(leg)).collect();
         let named =
             self.decision.named_leg().and_then(|named| enforced.iter().position(|leg| leg.limit == named.limit));
-        let retry_after = if self.decision.allowed { None } else { self.wait() };
         RateFields { limits: &limits, named, retry_after, wall }.write(self.domain.headers(), headers);
     }
 
@@ -249,10 +397,19 @@ impl<'a> Told<'a> {
     }
 
     fn id(&self) -> String {
-        match self.own_id {
-            Some(own) => own.to_owned(),
+        match &self.asked.id {
+            Some(own) => own.clone(),
             None => format!("{:032x}", self.decision.id.0),
         }
+    }
+
+    fn expires_after_ms(&self) -> Option<u64> {
+        let holds = matches!(self.asked.wanted, Wanted::Acquire { .. } | Wanted::Reserve { .. });
+        (holds && self.decision.allowed && self.decision.units > 0).then(|| millis_floor(self.decision.units))
+    }
+
+    fn limits(&self) -> Vec<LimitBody<'a>> {
+        self.decision.legs.iter().map(|leg| self.limit_body(leg)).collect()
     }
 
     fn limit_name(&self, leg: &LegAnswer) -> &'a str {
@@ -290,6 +447,11 @@ impl<'a> Told<'a> {
             reset_after: leg.numbers.map(|numbers| numbers.reset_after),
         }
     }
+}
+
+/// Rounded down, so that whoever relies on it is never late.
+const fn millis_floor(nanos: u64) -> u64 {
+    nanos / 1_000_000
 }
 
 /// The longest of these waits, if each of them ends; none is no wait.

@@ -1,22 +1,24 @@
-//! `POST /v1/check` and `POST /v1/check/batch`: JSON in, a decision out, with the status, body and header fields that
-//! belong to it.
+//! The calls about keys over HTTP, and `POST /v1/check/batch`: JSON in, an answer out, with the status, body and header
+//! fields that belong to it.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest as _, Request, State};
 use axum::response::Response;
+use axum::routing::{MethodRouter, post};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
-use node::{AskedId, Checked, Node, NotPut, Question};
 use serde::Serialize;
 
-use crate::access::{Access, Caller, Scope};
-use crate::body::{DecisionBody, Told, rejection_problem};
+use crate::access::{Caller, Scope};
+use crate::asked::shown;
+use crate::body::{AnswerBody, Told, rejection_problem};
+use crate::call::Call;
 use crate::code::{Code, Rejection};
-use crate::json::{AskedCheck, batch_from_body, check_from_body};
-use crate::meter::{Api, Meter};
+use crate::front::{Front, put};
+use crate::json::{asked_from_body, batch_from_body};
+use crate::meter::Api;
 
 /// How long a body may take to arrive after its head. A full batch is a few megabytes.
 pub const BODY_WITHIN: Duration = Duration::from_secs(10);
@@ -38,32 +40,14 @@ pub async fn read_body(request: Request) -> Result<Bytes, Rejection> {
     })
 }
 
-/// What the handlers share.
-#[derive(Clone, Debug)]
-pub struct Front {
-    /// The node that decides.
-    pub node: Arc<Node>,
-    /// Counts calls and measures them.
-    pub meter: Arc<Meter>,
-    /// Who may ask what.
-    pub access: Arc<Access>,
-    /// Whether `/metrics` answers without a token.
-    pub open_metrics: bool,
-}
-
-impl Front {
-    /// Lets a caller of the API in who may ask for checks; what domains it may use is asked per check.
-    fn admit(&self, request: &Request) -> Result<Caller<'_>, Rejection> {
-        self.access.at_api(request.headers(), request.extensions().get().copied(), Scope::Check)
-    }
-}
-
-/// Answers `POST /v1/check`.
-pub async fn check(State(front): State<Front>, request: Request) -> Response {
-    let timer = front.meter.start(Api::HttpCheck);
-    let response = answer_check(&front, request).await.unwrap_or_else(|rejection| rejected(&rejection));
-    timer.stop(response.status().as_u16());
-    response
+/// Answers a call about keys: one handler for all of them, since they differ in what the table of calls says of them.
+pub fn route(call: Call) -> MethodRouter<Front> {
+    post(async move |State(front): State<Front>, request: Request| {
+        let timer = front.meter.start(Api::Http(call));
+        let response = answer(call, &front, request).await.unwrap_or_else(|rejection| rejected(&rejection));
+        timer.stop(response.status().as_u16());
+        response
+    })
 }
 
 /// Answers `POST /v1/check/batch`.
@@ -74,30 +58,30 @@ pub async fn batch(State(front): State<Front>, request: Request) -> Response {
     response
 }
 
-async fn answer_check(front: &Front, request: Request) -> Result<Response, Rejection> {
-    // Who may not ask is told so before its body is read.
-    let caller = front.admit(&request)?;
-    require_json(request.headers())?;
-    let asked = check_from_body(&read_body(request).await?)?;
-    let node = &*front.node;
-    let question = question_of(&asked, caller, "", node)?;
-    let checked = node.check(&[question]).await;
-    let (decision, policies) = checked.decision(0);
-    let decision = decision.map_err(|not_put| not_put_rejection(not_put, &asked, ""))?;
-    let told = Told::new(decision, policies, &asked.domain, asked.id.as_deref(), node)
-        .ok_or_else(|| not_put_rejection(&NotPut::UnknownDomain, &asked, ""))?;
-    Ok(told_response(&told, node))
+/// Lets a caller of the API in; what domains it may use is asked per call.
+fn admit<'a>(front: &'a Front, request: &Request, scope: Scope) -> Result<Caller<'a>, Rejection> {
+    front.access.at_api(request.headers(), request.extensions().get().copied(), scope)
 }
 
-fn told_response(told: &Told<'_>, node: &Node) -> Response {
+async fn answer(call: Call, front: &Front, request: Request) -> Result<Response, Rejection> {
+    // Who may not ask is told so before its body is read.
+    let caller = admit(front, &request, call.scope())?;
+    require_json(request.headers())?;
+    let asked = asked_from_body(call, &read_body(request).await?)?.named(rand::random);
+    let asked = [Ok(asked)];
+    let answered = put(front, caller, &asked, false).await;
+    Ok(told_response(&answered.told(0)?))
+}
+
+fn told_response(told: &Told<'_>) -> Response {
     let status = told.status();
     let mut response = match status {
-        StatusCode::OK => json_response(status, "application/json", &told.body()),
+        StatusCode::OK => json_response(status, "application/json", &told.answer()),
         _ => json_response(status, "application/problem+json", &told.problem()),
     };
     // A stored answer would be a stale one (RFC 9111): rate fields speak of this moment only.
     response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    told.write_headers(node.cluster_time(), response.headers_mut());
+    told.write_headers(told.node.cluster_time(), response.headers_mut());
     response
 }
 
@@ -109,7 +93,7 @@ struct BatchBody<'a> {
 #[derive(Serialize)]
 #[serde(untagged)]
 enum ItemBody<'a> {
-    Decision(Box<DecisionBody<'a>>),
+    Answer(AnswerBody<'a>),
     Error { error: ErrorBody },
 }
 
@@ -121,85 +105,17 @@ struct ErrorBody {
 }
 
 async fn answer_batch(front: &Front, request: Request) -> Result<Response, Rejection> {
-    let caller = front.admit(&request)?;
+    let caller = admit(front, &request, Call::Check.scope())?;
     require_json(request.headers())?;
-    let items = batch_from_body(&read_body(request).await?)?;
-    let node = &*front.node;
-    let mut questions = Vec::with_capacity(items.len());
-    // For each item: its place among the questions, or why it is none.
-    let mut places = Vec::with_capacity(items.len());
-    for (index, item) in items.iter().enumerate() {
-        let question =
-            item.as_ref().map_err(Clone::clone).and_then(|asked| question_of(asked, caller, &place(index), node));
-        places.push(question.map(|question| {
-            questions.push(question);
-            questions.len() - 1
-        }));
-    }
-    let checked = node.check(&questions).await;
-    let decisions = places.into_iter().enumerate().zip(&items).map(|((index, place), item)| match (place, item) {
-        (Ok(at), Ok(asked)) => item_body(&checked, at, asked, index, node),
-        (Err(rejection), _) => error_body(&rejection),
-        (Ok(_), Err(rejection)) => error_body(rejection),
-    });
+    let asked = batch_from_body(&read_body(request).await?)?;
+    let answered = put(front, caller, &asked, true).await;
+    let decisions = answered.all().map(|told| told.map_or_else(error_body, |told| ItemBody::Answer(told.answer())));
     Ok(json_response(StatusCode::OK, "application/json", &BatchBody { decisions: decisions.collect() }))
 }
 
-fn item_body<'a>(checked: &'a Checked, at: usize, asked: &'a AskedCheck, index: usize, node: &'a Node) -> ItemBody<'a> {
-    let (decision, policies) = checked.decision(at);
-    match decision {
-        Ok(decision) => match Told::new(decision, policies, &asked.domain, asked.id.as_deref(), node) {
-            Some(told) => ItemBody::Decision(Box::new(told.body())),
-            None => error_body(&not_put_rejection(&NotPut::UnknownDomain, asked, &place(index))),
-        },
-        Err(not_put) => error_body(&not_put_rejection(not_put, asked, &place(index))),
-    }
-}
-
-fn error_body<'a>(rejection: &Rejection) -> ItemBody<'a> {
-    let Rejection { code, field, detail } = rejection.clone();
+fn error_body<'a>(rejection: Rejection) -> ItemBody<'a> {
+    let Rejection { code, field, detail } = rejection;
     ItemBody::Error { error: ErrorBody { code: code.as_str(), field, detail } }
-}
-
-fn place(index: usize) -> String {
-    format!("checks[{index}].")
-}
-
-fn question_of<'a>(
-    asked: &'a AskedCheck,
-    caller: Caller<'a>,
-    place: &str,
-    node: &Node,
-) -> Result<Question<'a>, Rejection> {
-    caller.may_use(&asked.domain, &format!("{place}domain"))?;
-    Ok(Question {
-        domain: &asked.domain,
-        attributes: asked.attributes(place)?,
-        cost: asked.cost,
-        id: match &asked.id {
-            Some(text) => AskedId::Text { text, caller: caller.name() },
-            None => AskedId::Made,
-        },
-        budget: node.budget(asked.deadline),
-    })
-}
-
-/// How a question that could not be put is told.
-pub fn not_put_rejection(not_put: &NotPut, asked: &AskedCheck, place: &str) -> Rejection {
-    let (code, field) = match not_put {
-        NotPut::UnknownDomain => (Code::UnknownDomain, "domain"),
-        NotPut::CostTooLarge => (Code::OutOfRange, "cost"),
-        NotPut::IdReused => (Code::IdReused, "id"),
-    };
-    let detail = match not_put {
-        NotPut::UnknownDomain => format!("no policy for domain `{}`", cut(&asked.domain)),
-        NotPut::CostTooLarge | NotPut::IdReused => not_put.to_string(),
-    };
-    Rejection::of_field(code, format!("{place}{field}"), detail)
-}
-
-fn cut(text: &str) -> String {
-    text.chars().take(policy::name::NAME_MAX).collect()
 }
 
 fn require_json(headers: &HeaderMap) -> Result<(), Rejection> {
@@ -208,7 +124,7 @@ fn require_json(headers: &HeaderMap) -> Result<(), Rejection> {
     if essence.eq_ignore_ascii_case("application/json") {
         return Ok(());
     }
-    let detail = format!("expected content-type application/json, found `{}`", cut(kind));
+    let detail = format!("expected content-type application/json, found `{}`", shown(kind));
     Err(Rejection::of_field(Code::UnsupportedMediaType, "content-type", detail))
 }
 

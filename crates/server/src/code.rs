@@ -44,8 +44,10 @@ pub enum Code {
     UnknownDomain,
     /// No limit of this name in the domain.
     UnknownLimit,
-    /// No reservation under this id.
+    /// No open reserve, or no lease that is held, under this id.
     UnknownReservation,
+    /// More was spent than was reserved.
+    AboveReservation,
     /// The id belongs to another question asked a moment ago.
     IdReused,
     /// The policy does not let callers bring limits along.

@@ -1,10 +1,11 @@
-//! The gRPC front door: the same checks and decisions as over JSON. A denial is an answer; only a check that could not be
+//! The gRPC front door: the same calls and answers as over JSON. A denial is an answer; only a call that could not be
 //! put is an error, with the API's code in its message.
+
+mod messages;
 
 use std::pin::Pin;
 
 use http::StatusCode;
-use node::{AskedId, Question};
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status, Streaming};
 use wire::v1 as proto;
@@ -12,10 +13,13 @@ use wire::v1::check_result::Result as ResultKind;
 use wire::v1::rate_limiter_server::RateLimiter;
 
 use crate::access::{Caller, Scope};
-use crate::body::{DecisionBody, Told};
-use crate::check::{Front, not_put_rejection};
+use crate::asked::Asked;
+use crate::body::Told;
+use crate::call::Call;
 use crate::code::{Code, Rejection};
-use crate::json::{AskedCheck, BATCH_MAX, DEADLINE_MS_MAX, DOMAIN_DEFAULT, check_id};
+use crate::front::{Front, place, put};
+use crate::grpc::messages::{Says, decision, refunded, released, renewed, reset, settled};
+use crate::json::BATCH_MAX;
 use crate::meter::Api;
 
 /// Batches of one stream that are decided at once; more wait in the transport.
@@ -28,25 +32,48 @@ pub struct Grpc {
     pub front: Front,
 }
 
-/// A check from the wire: what JSON can say, and what only SDKs say.
-struct GrpcCheck {
-    asked: AskedCheck,
-    binary: Option<(u128, u8)>,
-}
+/// One answer, or the error that stands for it.
+type Answer<Message> = Result<Response<Message>, Status>;
 
 #[tonic::async_trait]
 impl RateLimiter for Grpc {
-    async fn check(&self, request: Request<proto::CheckRequest>) -> Result<Response<proto::Decision>, Status> {
-        let timer = self.front.meter.start(Api::GrpcCheck);
-        let result = self.answer_check(request).await;
-        timer.stop(result.as_ref().map_or_else(status_of_error, |decision| status_of_decision(decision.get_ref())));
-        result
+    async fn check(&self, request: Request<proto::CheckRequest>) -> Answer<proto::Decision> {
+        self.answer(Call::Check, request, decision).await
     }
 
-    async fn check_batch(
-        &self,
-        request: Request<proto::CheckBatchRequest>,
-    ) -> Result<Response<proto::CheckBatchResponse>, Status> {
+    async fn peek(&self, request: Request<proto::PeekRequest>) -> Answer<proto::Decision> {
+        self.answer(Call::Peek, request, decision).await
+    }
+
+    async fn reserve(&self, request: Request<proto::ReserveRequest>) -> Answer<proto::Decision> {
+        self.answer(Call::Reserve, request, decision).await
+    }
+
+    async fn acquire(&self, request: Request<proto::AcquireRequest>) -> Answer<proto::Decision> {
+        self.answer(Call::Acquire, request, decision).await
+    }
+
+    async fn settle(&self, request: Request<proto::SettleRequest>) -> Answer<proto::SettleResponse> {
+        self.answer(Call::Settle, request, settled).await
+    }
+
+    async fn renew(&self, request: Request<proto::RenewRequest>) -> Answer<proto::RenewResponse> {
+        self.answer(Call::Renew, request, renewed).await
+    }
+
+    async fn release(&self, request: Request<proto::ReleaseRequest>) -> Answer<proto::ReleaseResponse> {
+        self.answer(Call::Release, request, released).await
+    }
+
+    async fn refund(&self, request: Request<proto::RefundRequest>) -> Answer<proto::RefundResponse> {
+        self.answer(Call::Refund, request, refunded).await
+    }
+
+    async fn reset(&self, request: Request<proto::ResetRequest>) -> Answer<proto::ResetResponse> {
+        self.answer(Call::Reset, request, reset).await
+    }
+
+    async fn check_batch(&self, request: Request<proto::CheckBatchRequest>) -> Answer<proto::CheckBatchResponse> {
         let timer = self.front.meter.start(Api::GrpcBatch);
         let result = self.answer_batch(request).await;
         timer.stop(result.as_ref().map_or_else(status_of_error, |_| 200));
@@ -59,9 +86,10 @@ impl RateLimiter for Grpc {
         &self,
         request: Request<Streaming<proto::CheckBatchRequest>>,
     ) -> Result<Response<Self::CheckStreamStream>, Status> {
-        let admitted = self.admit(&request).map(Caller::standing);
-        let caller = admitted.inspect_err(|status| {
-            self.front.meter.start(Api::GrpcStream).stop(status_of_error(status));
+        let admitted = self.admit(&request, Call::Check.scope()).map(Caller::standing);
+        let caller = admitted.map_err(|rejection| {
+            self.front.meter.start(Api::GrpcStream).stop(rejection.code.status().as_u16());
+            status_of(&rejection)
         })?;
         let service = self.clone();
         let answers = request.into_inner().map(move |batch| {
@@ -83,27 +111,44 @@ impl RateLimiter for Grpc {
 }
 
 impl Grpc {
-    fn admit<T>(&self, request: &Request<T>) -> Result<Caller<'_>, Status> {
+    fn admit<Message>(&self, request: &Request<Message>, scope: Scope) -> Result<Caller<'_>, Rejection> {
         let peer = request.extensions().get().copied();
-        let admitted = self.front.access.at_api(request.metadata().as_ref(), peer, Scope::Check);
-        admitted.map_err(|rejection| status_of(&error_of(&rejection)))
+        self.front.access.at_api(request.metadata().as_ref(), peer, scope)
     }
 
-    async fn answer_check(&self, request: Request<proto::CheckRequest>) -> Result<Response<proto::Decision>, Status> {
-        let caller = self.admit(&request)?;
-        let mut results = self.decide(vec![request.into_inner()], caller, false).await;
-        match results.pop().and_then(|result| result.result) {
-            Some(ResultKind::Decision(decision)) => Ok(Response::new(decision)),
-            Some(ResultKind::Error(error)) => Err(status_of(&error)),
-            None => Err(Status::internal("no result for a check")),
-        }
+    /// Answers one call; `tell` makes the message.
+    async fn answer<Message: Says, Said>(
+        &self,
+        call: Call,
+        request: Request<Message>,
+        tell: fn(&Told<'_>) -> Option<Said>,
+    ) -> Answer<Said> {
+        let timer = self.front.meter.start(Api::Grpc(call));
+        let told = self.put_one(call, request, tell).await;
+        timer.stop(told.as_ref().map_or_else(|rejection| rejection.code.status(), |(status, _)| *status).as_u16());
+        let (_, said) = told.map_err(|rejection| status_of(&rejection))?;
+        said.map(Response::new).ok_or_else(|| Status::internal("the answer of another call"))
+    }
+
+    async fn put_one<Message: Says, Said>(
+        &self,
+        call: Call,
+        request: Request<Message>,
+        tell: fn(&Told<'_>) -> Option<Said>,
+    ) -> Result<(StatusCode, Option<Said>), Rejection> {
+        let caller = self.admit(&request, call.scope())?;
+        let said = request.into_inner().said("")?;
+        let asked = [Ok(Asked::of(call, said, "")?.named(rand::random))];
+        let answered = put(&self.front, caller, &asked, false).await;
+        let told = answered.told(0)?;
+        Ok((told.status(), tell(&told)))
     }
 
     async fn answer_batch(
         &self,
         request: Request<proto::CheckBatchRequest>,
     ) -> Result<proto::CheckBatchResponse, Status> {
-        let caller = self.admit(&request)?;
+        let caller = self.admit(&request, Call::Check.scope()).map_err(|rejection| status_of(&rejection))?;
         self.decide_batch(request.into_inner(), caller).await
     }
 
@@ -112,181 +157,32 @@ impl Grpc {
         batch: proto::CheckBatchRequest,
         caller: Caller<'_>,
     ) -> Result<proto::CheckBatchResponse, Status> {
-        if batch.checks.len() > BATCH_MAX {
-            let detail = format!(
-                "{}: {} checks; at most {BATCH_MAX} in one batch",
-                Code::BatchTooLarge.as_str(),
-                batch.checks.len()
-            );
-            return Err(Status::invalid_argument(detail));
+        let proto::CheckBatchRequest { number, checks } = batch;
+        if checks.len() > BATCH_MAX {
+            let detail = format!("{} checks; at most {BATCH_MAX} in one batch", checks.len());
+            return Err(status_of(&Rejection::new(Code::BatchTooLarge, detail)));
         }
-        let number = batch.number;
-        Ok(proto::CheckBatchResponse { number, results: self.decide(batch.checks, caller, true).await })
-    }
-
-    /// Decides these checks, one result for each, in order. Fields are named with their place when there may be several.
-    async fn decide(
-        &self,
-        checks: Vec<proto::CheckRequest>,
-        caller: Caller<'_>,
-        several: bool,
-    ) -> Vec<proto::CheckResult> {
-        let node = &*self.front.node;
-        let place = |index: usize| if several { format!("checks[{index}].") } else { String::new() };
-        let items: Vec<_> =
-            checks.into_iter().enumerate().map(|(index, check)| check_from_proto(check, &place(index))).collect();
-        let mut questions = Vec::with_capacity(items.len());
-        let mut places = Vec::with_capacity(items.len());
-        for (index, item) in items.iter().enumerate() {
-            let question =
-                item.as_ref().map_err(Clone::clone).and_then(|check| self.question_of(check, caller, &place(index)));
-            places.push(question.map(|question| {
-                questions.push(question);
-                questions.len() - 1
-            }));
-        }
-        let checked = node.check(&questions).await;
-        let results = places.into_iter().zip(&items).enumerate().map(|(index, (at, item))| match (at, item) {
-            (Ok(at), Ok(check)) => {
-                let (decision, policies) = checked.decision(at);
-                let asked = &check.asked;
-                match decision.map(|decision| Told::new(decision, policies, &asked.domain, asked.id.as_deref(), node)) {
-                    Ok(Some(told)) => decision_result(told.body()),
-                    Ok(None) => error_result(&unknown_domain()),
-                    Err(not_put) => error_result(&not_put_rejection(not_put, asked, &place(index))),
-                }
-            }
-            (Err(rejection), _) => error_result(&rejection),
-            (Ok(_), Err(rejection)) => error_result(rejection),
+        let asked = checks.into_iter().enumerate().map(|(index, check)| {
+            let place = place(index, true);
+            Asked::of(Call::Check, check.said(&place)?, &place)
         });
-        results.collect()
-    }
-
-    fn question_of<'a>(
-        &self,
-        check: &'a GrpcCheck,
-        caller: Caller<'a>,
-        place: &str,
-    ) -> Result<Question<'a>, Rejection> {
-        caller.may_use(&check.asked.domain, &format!("{place}domain"))?;
-        Ok(Question {
-            domain: &check.asked.domain,
-            attributes: check.asked.attributes(place)?,
-            cost: check.asked.cost,
-            id: match (&check.asked.id, check.binary) {
-                (_, Some((id, attempt))) => AskedId::Binary { id, attempt },
-                (Some(text), None) => AskedId::Text { text, caller: caller.name() },
-                (None, None) => AskedId::Made,
-            },
-            budget: self.front.node.budget(check.asked.deadline),
-        })
+        let asked: Vec<_> = asked.collect();
+        let answered = put(&self.front, caller, &asked, true).await;
+        let results = answered.all().map(|told| result_of(told.as_ref())).collect();
+        Ok(proto::CheckBatchResponse { number, results })
     }
 }
 
-fn check_from_proto(check: proto::CheckRequest, place: &str) -> Result<GrpcCheck, Rejection> {
-    let field = |name: &str| format!("{place}{name}");
-    let cost = check.cost.unwrap_or(1);
-    if cost > limits::AMOUNT_MAX {
-        let detail = format!("expected a whole number from 0 to {}, found {cost}", limits::AMOUNT_MAX);
-        return Err(Rejection::of_field(Code::OutOfRange, field("cost"), detail));
-    }
-    if !check.id.is_empty() {
-        check_id(&check.id, &field("id"))?;
-    }
-    let deadline_ms = check.deadline_ms.filter(|millis| *millis > DEADLINE_MS_MAX);
-    if let Some(millis) = deadline_ms {
-        let detail = format!("expected a whole number from 0 to {DEADLINE_MS_MAX}, found {millis}");
-        return Err(Rejection::of_field(Code::OutOfRange, field("deadline_ms"), detail));
-    }
-    let binary = binary_id(&check.binary_id, check.attempt, place)?;
-    if binary.is_some() && !check.id.is_empty() {
-        let detail = "expected either id or binary_id: they would name two questions";
-        return Err(Rejection::of_field(Code::OutOfRange, field("binary_id"), detail));
-    }
-    Ok(GrpcCheck {
-        asked: AskedCheck {
-            domain: if check.domain.is_empty() { DOMAIN_DEFAULT.to_owned() } else { check.domain },
-            pairs: check.attributes.into_iter().collect(),
-            cost,
-            id: Some(check.id).filter(|id| !id.is_empty()),
-            deadline: check.deadline_ms.map(limits::Span::from_millis),
-        },
-        binary,
-    })
-}
-
-fn binary_id(bytes: &[u8], attempt: u32, place: &str) -> Result<Option<(u128, u8)>, Rejection> {
-    if bytes.is_empty() {
-        return Ok(None);
-    }
-    let id: [u8; 16] = bytes.try_into().map_err(|_| {
-        let detail = format!("expected 16 bytes, found {}", bytes.len());
-        Rejection::of_field(Code::OutOfRange, format!("{place}binary_id"), detail)
-    })?;
-    let attempt = u8::try_from(attempt.max(1)).map_err(|_| {
-        Rejection::of_field(Code::OutOfRange, format!("{place}attempt"), format!("expected 1 to 255, found {attempt}"))
-    })?;
-    Ok(Some((u128::from_be_bytes(id), attempt)))
-}
-
-fn unknown_domain() -> Rejection {
-    Rejection::of_field(Code::UnknownDomain, "domain", "no policy for this domain")
-}
-
-fn error_result(rejection: &Rejection) -> proto::CheckResult {
-    proto::CheckResult { result: Some(ResultKind::Error(error_of(rejection))) }
-}
-
-fn error_of(rejection: &Rejection) -> proto::CheckError {
-    proto::CheckError {
-        code: rejection.code.as_str().to_owned(),
-        field: rejection.field.clone(),
-        detail: rejection.detail.clone(),
-    }
-}
-
-fn decision_result(body: DecisionBody<'_>) -> proto::CheckResult {
-    let limits = body.limits.iter().map(|leg| proto::LimitDecision {
-        limit: leg.limit.to_owned(),
-        allowed: leg.allowed,
-        capacity: leg.capacity,
-        remaining: leg.remaining,
-        retry_after_ms: leg.retry_after_ms,
-        reset_after_ms: leg.reset_after_ms,
-        reason: leg.reason.to_owned(),
-        source: leg.source.to_owned(),
-        owner: leg.owner.clone().unwrap_or_default(),
-        epoch: leg.epoch.unwrap_or_default(),
-        mode: leg.mode.to_owned(),
-    });
-    let decision = proto::Decision {
-        allowed: body.allowed,
-        limits: limits.collect(),
-        id: body.id,
-        domain: body.domain.to_owned(),
-        cost: body.cost,
-        limit: body.limit.unwrap_or_default().to_owned(),
-        remaining: body.remaining,
-        retry_after_ms: body.retry_after_ms,
-        reset_after_ms: body.reset_after_ms,
-        reason: body.reason.to_owned(),
-        source: body.source.to_owned(),
-        degraded: body.degraded,
-        owner: body.owner.unwrap_or_default(),
-        epoch: body.epoch.unwrap_or_default(),
-        revision: body.revision,
-        replayed: body.replayed,
+fn result_of(told: Result<&Told<'_>, &Rejection>) -> proto::CheckResult {
+    let result = match told {
+        Ok(told) => decision(told).map(ResultKind::Decision),
+        Err(rejection) => Some(ResultKind::Error(proto::CheckError {
+            code: rejection.code.as_str().to_owned(),
+            field: rejection.field.clone(),
+            detail: rejection.detail.clone(),
+        })),
     };
-    proto::CheckResult { result: Some(ResultKind::Decision(decision)) }
-}
-
-/// The status that a decision has over HTTP, for the counters.
-fn status_of_decision(decision: &proto::Decision) -> u16 {
-    match (decision.allowed, decision.reason.as_str()) {
-        (true, _) => 200,
-        (false, "unavailable" | "recovering") => 503,
-        (false, _) => 429,
-    }
+    proto::CheckResult { result }
 }
 
 /// The status that a refused call has over HTTP, for the counters.
@@ -295,6 +191,7 @@ fn status_of_error(status: &Status) -> u16 {
         tonic::Code::NotFound => 404,
         tonic::Code::Unauthenticated => 401,
         tonic::Code::PermissionDenied => 403,
+        tonic::Code::FailedPrecondition => 409,
         tonic::Code::Ok
         | tonic::Code::Cancelled
         | tonic::Code::Unknown
@@ -302,7 +199,6 @@ fn status_of_error(status: &Status) -> u16 {
         | tonic::Code::DeadlineExceeded
         | tonic::Code::AlreadyExists
         | tonic::Code::ResourceExhausted
-        | tonic::Code::FailedPrecondition
         | tonic::Code::Aborted
         | tonic::Code::OutOfRange
         | tonic::Code::Unimplemented
@@ -312,15 +208,17 @@ fn status_of_error(status: &Status) -> u16 {
     }
 }
 
-fn status_of(error: &proto::CheckError) -> Status {
-    let message = match error.field.as_str() {
-        "" => format!("{}: {}", error.code, error.detail),
-        field => format!("{}: {field}: {}", error.code, error.detail),
+fn status_of(rejection: &Rejection) -> Status {
+    let Rejection { code, field, detail } = rejection;
+    let message = match field.as_str() {
+        "" => format!("{}: {detail}", code.as_str()),
+        field => format!("{}: {field}: {detail}", code.as_str()),
     };
-    match Code::of_word(&error.code).map(Code::status) {
-        Some(StatusCode::NOT_FOUND) => Status::not_found(message),
-        Some(StatusCode::UNAUTHORIZED) => Status::unauthenticated(message),
-        Some(StatusCode::FORBIDDEN) => Status::permission_denied(message),
-        Some(_) | None => Status::invalid_argument(message),
+    match code.status() {
+        StatusCode::NOT_FOUND => Status::not_found(message),
+        StatusCode::UNAUTHORIZED => Status::unauthenticated(message),
+        StatusCode::FORBIDDEN => Status::permission_denied(message),
+        StatusCode::CONFLICT => Status::failed_precondition(message),
+        _ => Status::invalid_argument(message),
     }
 }

@@ -1,78 +1,26 @@
-//! From a JSON body to checks, field by field, so that every mistake is named where it was made. Numbers in attributes
+//! From a JSON body to calls, field by field, so that every mistake is named where it was made. Numbers in attributes
 //! are read as their decimal text; everything else must have its own type.
 
-use limits::{AMOUNT_MAX, Span};
-use policy::{AttributeError, Attributes};
+use std::ops::RangeInclusive;
+
 use serde_json::{Map, Value};
 
+use crate::asked::{Asked, Said, out_of_range};
+use crate::call::{Call, DEADLINE_MS_MAX, Field};
 use crate::code::{Code, Rejection};
-
-/// The domain of a check that names none.
-pub const DOMAIN_DEFAULT: &str = "default";
-
-/// The longest id of a caller's own, in characters.
-pub const ID_MAX: usize = 64;
 
 /// Checks in one batch at most.
 pub const BATCH_MAX: usize = 1_000;
 
-/// The longest deadline that a caller may spell, in milliseconds (the node cuts it to its own maximum): one day.
-pub const DEADLINE_MS_MAX: u64 = 86_400_000;
-
-const CHECK_FIELDS: &[&str] = &["domain", "attributes", "cost", "id", "deadline_ms"];
 const BATCH_FIELDS: &[&str] = &["checks"];
 
-/// One check as it was asked, owned.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AskedCheck {
-    /// The policy's name space.
-    pub domain: String,
-    /// Names and values as they came; [`AskedCheck::attributes`] checks them.
-    pub pairs: Vec<(String, String)>,
-    /// Units to spend.
-    pub cost: u64,
-    /// The caller's own id, if it gave one.
-    pub id: Option<String>,
-    /// How long the caller waits, if it said so.
-    pub deadline: Option<Span>,
-}
-
-impl AskedCheck {
-    /// The attributes, checked.
-    ///
-    /// # Errors
-    ///
-    /// A rejection that names the attribute.
-    pub fn attributes(&self, place: &str) -> Result<Attributes<'_>, Rejection> {
-        Attributes::new(self.pairs.iter().map(|(name, value)| (name.as_str(), value.as_str())))
-            .map_err(|error| attribute_rejection(&error, place))
-    }
-}
-
-/// How a malformed attribute is told.
-pub fn attribute_rejection(error: &AttributeError, place: &str) -> Rejection {
-    let code = match error {
-        AttributeError::TooMany => Code::TooManyAttributes,
-        AttributeError::ValueTooLong { .. } => Code::ValueTooLong,
-        AttributeError::NameMalformed { .. }
-        | AttributeError::ValueEmpty { .. }
-        | AttributeError::Duplicate { .. }
-        | AttributeError::NotAnAddress { .. } => Code::OutOfRange,
-    };
-    let field = match error.attribute() {
-        Some(name) => format!("{place}attributes.{name}"),
-        None => format!("{place}attributes"),
-    };
-    Rejection::of_field(code, field, error.to_string())
-}
-
-/// Reads the body of `POST /v1/check`.
+/// Reads the body of a call.
 ///
 /// # Errors
 ///
 /// The first mistake, by field.
-pub fn check_from_body(body: &[u8]) -> Result<AskedCheck, Rejection> {
-    check_from_value(object_from_body(body)?, "")
+pub fn asked_from_body(call: Call, body: &[u8]) -> Result<Asked, Rejection> {
+    asked_from_fields(call, object_from_body(body)?, "")
 }
 
 /// Reads the body of `POST /v1/check/batch`: one result for each item, since a bad item spoils only its own place.
@@ -80,10 +28,10 @@ pub fn check_from_body(body: &[u8]) -> Result<AskedCheck, Rejection> {
 /// # Errors
 ///
 /// A mistake that concerns the batch as a whole.
-pub fn batch_from_body(body: &[u8]) -> Result<Vec<Result<AskedCheck, Rejection>>, Rejection> {
+pub fn batch_from_body(body: &[u8]) -> Result<Vec<Result<Asked, Rejection>>, Rejection> {
     let mut batch = object_from_body(body)?;
     let checks = batch.remove("checks");
-    no_others(&batch, BATCH_FIELDS, "")?;
+    no_others(&batch, BATCH_FIELDS.iter().copied(), "")?;
     let checks = match checks {
         Some(Value::Array(checks)) => checks,
         Some(other) => return Err(wrong_type("checks", "a list of checks", &other)),
@@ -96,9 +44,9 @@ pub fn batch_from_body(body: &[u8]) -> Result<Vec<Result<AskedCheck, Rejection>>
     Ok(checks.into_iter().enumerate().map(|(index, check)| item_from_value(check, index)).collect())
 }
 
-fn item_from_value(check: Value, index: usize) -> Result<AskedCheck, Rejection> {
+fn item_from_value(check: Value, index: usize) -> Result<Asked, Rejection> {
     if let Value::Object(fields) = check {
-        return check_from_value(fields, &format!("checks[{index}]."));
+        return asked_from_fields(Call::Check, fields, &format!("checks[{index}]."));
     }
     Err(wrong_type(&format!("checks[{index}]"), "a check", &check))
 }
@@ -113,88 +61,73 @@ fn object_from_body(body: &[u8]) -> Result<Map<String, Value>, Rejection> {
     }
 }
 
-fn check_from_value(mut fields: Map<String, Value>, place: &str) -> Result<AskedCheck, Rejection> {
-    let asked = AskedCheck {
-        domain: domain_from(fields.remove("domain"), place)?,
-        pairs: pairs_from(fields.remove("attributes"), place)?,
-        cost: number_from(fields.remove("cost"), "cost", AMOUNT_MAX, place)?.unwrap_or(1),
-        id: id_from(fields.remove("id"), place)?,
-        deadline: number_from(fields.remove("deadline_ms"), "deadline_ms", DEADLINE_MS_MAX, place)?
-            .map(Span::from_millis),
-    };
-    no_others(&fields, CHECK_FIELDS, place)?;
-    Ok(asked)
-}
-
-fn domain_from(value: Option<Value>, place: &str) -> Result<String, Rejection> {
-    match value {
-        None => Ok(DOMAIN_DEFAULT.to_owned()),
-        Some(Value::String(domain)) if domain.is_empty() => {
-            Err(Rejection::of_field(Code::OutOfRange, format!("{place}domain"), "a domain has a name"))
-        }
-        Some(Value::String(domain)) => Ok(domain),
-        Some(other) => Err(wrong_type(&format!("{place}domain"), "text", &other)),
-    }
-}
-
-fn pairs_from(value: Option<Value>, place: &str) -> Result<Vec<(String, String)>, Rejection> {
-    match value {
-        None => Ok(Vec::new()),
-        Some(Value::Object(attributes)) => attributes
-            .into_iter()
-            .map(|(name, value)| match value {
-                Value::String(text) => Ok((name, text)),
-                Value::Number(number) => Ok((name, number.to_string())),
-                Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
-                    Err(wrong_type(&format!("{place}attributes.{name}"), "text or a number", &value))
-                }
-            })
-            .collect(),
-        Some(other) => Err(wrong_type(&format!("{place}attributes"), "an object of names and values", &other)),
-    }
-}
-
-fn number_from(value: Option<Value>, name: &str, max: u64, place: &str) -> Result<Option<u64>, Rejection> {
-    let Some(value) = value else { return Ok(None) };
-    let field = format!("{place}{name}");
-    let Value::Number(number) = &value else { return Err(wrong_type(&field, "a whole number", &value)) };
-    match number.as_u64() {
-        Some(amount) if amount <= max => Ok(Some(amount)),
-        Some(_) | None => {
-            let detail = format!("expected a whole number from 0 to {max}, found {number}");
-            Err(Rejection::of_field(Code::OutOfRange, field, detail))
+fn asked_from_fields(call: Call, mut fields: Map<String, Value>, place: &str) -> Result<Asked, Rejection> {
+    let mut said = Said::default();
+    for field in call.takes() {
+        if let Some(value) = fields.remove(field.as_str()) {
+            read(*field, value, call, &mut said, place)?;
         }
     }
+    no_others(&fields, call.takes().iter().map(|field| field.as_str()), place)?;
+    Asked::of(call, said, place)
 }
 
-fn id_from(value: Option<Value>, place: &str) -> Result<Option<String>, Rejection> {
-    let field = format!("{place}id");
-    match value {
-        None => Ok(None),
-        Some(Value::String(id)) => check_id(&id, &field).map(|()| Some(id)),
-        Some(other) => Err(wrong_type(&field, "text", &other)),
-    }
-}
-
-/// Whether a caller's own id is 1 to [`ID_MAX`] printable ASCII characters.
-///
-/// # Errors
-///
-/// A rejection of `field`.
-pub fn check_id(id: &str, field: &str) -> Result<(), Rejection> {
-    let printable = id.bytes().all(|byte| (0x20..0x7f).contains(&byte));
-    if id.is_empty() || id.len() > ID_MAX || !printable {
-        let detail = format!("expected 1 to {ID_MAX} printable ASCII characters");
-        return Err(Rejection::of_field(Code::OutOfRange, field, detail));
+fn read(field: Field, value: Value, call: Call, said: &mut Said, place: &str) -> Result<(), Rejection> {
+    let name = format!("{place}{}", field.as_str());
+    match field {
+        Field::Domain => said.domain = Some(text_from(value, &name)?),
+        Field::Attributes => said.pairs = pairs_from(value, &name)?,
+        Field::Cost => said.cost = Some(number_from(&value, &name, call.costs())?),
+        Field::UpTo => said.up_to = Some(switch_from(&value, &name)?),
+        Field::Debt => said.debt = Some(switch_from(&value, &name)?),
+        Field::Id => said.id = Some(text_from(value, &name)?),
+        Field::Ttl => said.ttl_ms = Some(number_from(&value, &name, call.ttls_ms())?),
+        Field::Limit => said.limit = Some(text_from(value, &name)?),
+        Field::Deadline => said.deadline_ms = Some(number_from(&value, &name, 0..=DEADLINE_MS_MAX)?),
     }
     Ok(())
 }
 
-fn no_others(fields: &Map<String, Value>, known: &[&str], place: &str) -> Result<(), Rejection> {
+fn text_from(value: Value, field: &str) -> Result<String, Rejection> {
+    match value {
+        Value::String(text) => Ok(text),
+        other => Err(wrong_type(field, "text", &other)),
+    }
+}
+
+fn switch_from(value: &Value, field: &str) -> Result<bool, Rejection> {
+    value.as_bool().ok_or_else(|| wrong_type(field, "true or false", value))
+}
+
+/// A whole number, which [`Asked::of`] holds to its range; what is no whole number is told the range at once.
+fn number_from(value: &Value, field: &str, range: RangeInclusive<u64>) -> Result<u64, Rejection> {
+    let Value::Number(number) = value else { return Err(wrong_type(field, "a whole number", value)) };
+    number.as_u64().ok_or_else(|| out_of_range(field.to_owned(), &range, number))
+}
+
+fn pairs_from(value: Value, field: &str) -> Result<Vec<(String, String)>, Rejection> {
+    let Value::Object(attributes) = value else {
+        return Err(wrong_type(field, "an object of names and values", &value));
+    };
+    let pair = |(name, value)| match value {
+        Value::String(text) => Ok((name, text)),
+        Value::Number(number) => Ok((name, number.to_string())),
+        Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
+            Err(wrong_type(&format!("{field}.{name}"), "text or a number", &value))
+        }
+    };
+    attributes.into_iter().map(pair).collect()
+}
+
+fn no_others<'a>(
+    fields: &Map<String, Value>,
+    known: impl Iterator<Item = &'a str>,
+    place: &str,
+) -> Result<(), Rejection> {
     match fields.keys().next() {
         None => Ok(()),
         Some(unknown) => {
-            let detail = format!("expected one of {}", known.join(", "));
+            let detail = format!("expected one of {}", known.collect::<Vec<_>>().join(", "));
             Err(Rejection::of_field(Code::UnknownField, format!("{place}{unknown}"), detail))
         }
     }
@@ -216,80 +149,4 @@ const fn kind_of(value: &Value) -> &'static str {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-
-    use super::*;
-
-    fn rejected(body: &str) -> (Code, String) {
-        let rejection = check_from_body(body.as_bytes()).unwrap_err();
-        (rejection.code, rejection.field)
-    }
-
-    #[test]
-    fn the_smallest_check_has_defaults() {
-        let asked = check_from_body(br#"{"attributes":{"client":"alice","port":8080}}"#).unwrap();
-        assert_eq!(asked.domain, "default");
-        assert_eq!(asked.cost, 1);
-        assert_eq!(asked.pairs, [("client".into(), "alice".into()), ("port".into(), "8080".into())]);
-        assert_eq!((asked.id, asked.deadline), (None, None));
-    }
-
-    #[test]
-    fn every_mistake_names_its_field() {
-        for (body, code, field) in [
-            ("{", Code::MalformedBody, ""),
-            ("[]", Code::MalformedBody, ""),
-            (r#"{"cots":1}"#, Code::UnknownField, "cots"),
-            (r#"{"cost":-1}"#, Code::OutOfRange, "cost"),
-            (r#"{"cost":1.5}"#, Code::OutOfRange, "cost"),
-            (r#"{"cost":1000000000000000}"#, Code::OutOfRange, "cost"),
-            (r#"{"cost":99999999999999999999999}"#, Code::OutOfRange, "cost"),
-            (r#"{"cost":"1"}"#, Code::WrongType, "cost"),
-            (r#"{"domain":7}"#, Code::WrongType, "domain"),
-            (r#"{"domain":""}"#, Code::OutOfRange, "domain"),
-            (r#"{"attributes":[]}"#, Code::WrongType, "attributes"),
-            (r#"{"attributes":{"client":true}}"#, Code::WrongType, "attributes.client"),
-            (r#"{"id":""}"#, Code::OutOfRange, "id"),
-            (r#"{"id":"a\nb"}"#, Code::OutOfRange, "id"),
-            (r#"{"deadline_ms":-5}"#, Code::OutOfRange, "deadline_ms"),
-        ] {
-            assert_eq!(rejected(body), (code, field.to_owned()), "{body}");
-        }
-    }
-
-    #[test]
-    fn attributes_are_checked_by_name() {
-        for (body, code, field) in [
-            (r#"{"attributes":{"client":""}}"#.to_owned(), Code::OutOfRange, "attributes.client"),
-            (r#"{"attributes":{"Client":"x"}}"#.to_owned(), Code::OutOfRange, "attributes.Client"),
-            (
-                format!(r#"{{"attributes":{{"client":"{}"}}}}"#, "x".repeat(10_240)),
-                Code::ValueTooLong,
-                "attributes.client",
-            ),
-            (r#"{"attributes":{"ip":"nonsense"}}"#.to_owned(), Code::OutOfRange, "attributes.ip"),
-        ] {
-            let asked = check_from_body(body.as_bytes()).unwrap();
-            let rejection = asked.attributes("").unwrap_err();
-            assert_eq!((rejection.code, rejection.field.as_str()), (code, field), "{body}");
-        }
-    }
-
-    #[test]
-    fn a_bad_item_spoils_only_its_own_place() {
-        let batch = batch_from_body(br#"{"checks":[{"cost":2},{"cost":-2},7]}"#).unwrap();
-        assert_eq!(batch[0].as_ref().unwrap().cost, 2);
-        assert_eq!(batch[1].as_ref().unwrap_err().field, "checks[1].cost");
-        assert_eq!(batch[2].as_ref().unwrap_err().code, Code::WrongType);
-    }
-
-    #[test]
-    fn a_batch_of_a_thousand_and_one_is_too_large() {
-        let body = |count: usize| format!(r#"{{"checks":[{}]}}"#, vec!["{}"; count].join(","));
-        assert_eq!(batch_from_body(body(1_000).as_bytes()).unwrap().len(), 1_000);
-        assert_eq!(batch_from_body(body(1_001).as_bytes()).unwrap_err().code, Code::BatchTooLarge);
-        assert_eq!(batch_from_body(br#"{"checks":[],"x":1}"#).unwrap_err().code, Code::UnknownField);
-        assert_eq!(batch_from_body(b"{}").unwrap_err().code, Code::MissingField);
-    }
-}
+mod tests;

@@ -3,11 +3,15 @@
 
 mod access;
 pub mod admin;
+pub mod asked;
 pub mod body;
+pub mod call;
 pub mod check;
 mod closing;
 pub mod code;
 mod door;
+mod forward_auth;
+pub mod front;
 pub mod grpc;
 pub mod headers;
 pub mod json;
@@ -20,4 +24,5 @@ mod time;
 pub use access::{Access, Domains, NoSuchScope, Scope, Scopes, Shown, Token};
 pub use closing::CLOSING_WITHIN;
 pub use door::Door;
+pub use forward_auth::{NETWORKS_MAX, Network, NotANetwork, Proxies};
 pub use serve::{BODY_BYTES_MAX, Settings, Sockets, serve, serve_until};

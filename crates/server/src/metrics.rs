@@ -14,7 +14,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder};
 use prometheus_client::registry::{Registry, Unit};
 
-use crate::check::Front;
+use crate::front::Front;
 use crate::meter::Api;
 use bounds::{DOMAINS_MAX, LIMITS_MAX, OTHER, PEERS_MAX, Room, TOKENS_MAX};
 use families::Family;
@@ -75,15 +75,18 @@ impl Figures {
     }
 
     fn calls(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
-        let calls = Api::ALL.into_iter().flat_map(|api| {
+        let calls = Api::all().flat_map(|api| {
             self.meter.statuses(api).filter(|(_, count)| *count > 0).map(move |(status, count)| {
                 let code = if status == 0 { "other".to_owned() } else { status.to_string() };
-                ([api.as_str().to_owned(), code], count)
+                ([api.word(), code], count)
             })
         });
         counters(encoder, &families::CHECKS, calls)?;
-        let durations = Api::ALL.into_iter().map(|api| ([api.as_str().to_owned()], self.meter.durations(api)));
-        histograms(encoder, &families::DECISION_DURATION, durations)
+        let durations = Api::all().map(|api| ([api.word()], self.meter.durations(api)));
+        histograms(encoder, &families::DECISION_DURATION, durations)?;
+        let results = self.meter.results();
+        let results = results.map(|(call, came, count)| ([call.word().to_owned(), came.as_str().to_owned()], count));
+        counters(encoder, &families::RESULTS, results)
     }
 
     fn forwards(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {

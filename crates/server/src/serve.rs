@@ -17,11 +17,14 @@ use tonic_health::server::HealthReporter;
 use wire::v1::rate_limiter_server::RateLimiterServer;
 
 use crate::access::Access;
-use crate::admin::{cluster, health, policies};
-use crate::check::{self, Front, rejected};
+use crate::admin::{cluster, health, policies, top};
+use crate::call::Call;
+use crate::check::{self, rejected};
 use crate::closing::Closing;
 use crate::code::{Code, Rejection};
 use crate::door::{Door, receive};
+use crate::forward_auth::{Proxies, forward_auth};
+use crate::front::Front;
 use crate::grpc::Grpc;
 use crate::meter::Meter;
 
@@ -50,6 +53,8 @@ pub struct Settings {
     pub access: Access,
     /// Whether `/metrics` answers without a token.
     pub open_metrics: bool,
+    /// Who is believed when it says for whom it asks.
+    pub proxies: Proxies,
 }
 
 /// Serves both ports until the process ends. The API listens once the node has applied a state with genesis and policies;
@@ -81,9 +86,14 @@ pub async fn serve_until(
         closer.send_replace(true);
         Ok(())
     };
-    let Settings { access, open_metrics } = settings;
-    let front =
-        Front { node: Arc::clone(&node), meter: Arc::new(Meter::default()), access: Arc::new(access), open_metrics };
+    let Settings { access, open_metrics, proxies } = settings;
+    let front = Front {
+        node: Arc::clone(&node),
+        meter: Arc::new(Meter::default()),
+        access: Arc::new(access),
+        open_metrics,
+        proxies: Arc::new(proxies),
+    };
     let admin = async {
         let listener = opened(sockets.admin, "admin")?;
         receive(listener, admin_router(front.clone()), "admin", ADMIN_CONNECTIONS_MAX, closing.clone()).await;
@@ -130,9 +140,10 @@ async fn report_health(node: &Node, health: &HealthReporter) -> Infallible {
 }
 
 fn api_router(front: Front) -> (Router, HealthReporter) {
-    let json = Router::new()
-        .route("/v1/check", post(check::check))
+    let calls = Call::ALL.into_iter().fold(Router::new(), |router, call| router.route(&call.path(), check::route(call)));
+    let json = calls
         .route("/v1/check/batch", post(check::batch))
+        .route("/v1/forward-auth", get(forward_auth))
         .layer(DefaultBodyLimit::max(BODY_BYTES_MAX))
         .method_not_allowed_fallback(not_found)
         .fallback(not_found)
@@ -164,6 +175,7 @@ fn admin_router(front: Front) -> Router {
         .route("/v1/cluster", get(cluster::cluster))
         .route("/v1/cluster/map", get(cluster::map))
         .route("/v1/cluster/events", get(cluster::events))
+        .route("/v1/keys/top", get(top::top))
         .route("/livez", get(health::livez))
         .route("/readyz", get(health::readyz))
         .route("/metrics", get(health::metrics))

@@ -9,6 +9,7 @@ use tokio::runtime::Runtime;
 use tokio::sync::{mpsc, watch};
 use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
 use tonic::{Request, Response, Status, Streaming};
+use wire::v1 as proto;
 use wire::v1::check_result::Result as ResultKind;
 use wire::v1::rate_limiter_server::{RateLimiter, RateLimiterServer};
 use wire::v1::{CheckBatchRequest, CheckBatchResponse, CheckError, CheckRequest, CheckResult, Decision};
@@ -223,6 +224,38 @@ impl RateLimiter for Service {
     }
 
     async fn check_batch(&self, _: Request<CheckBatchRequest>) -> Result<Response<CheckBatchResponse>, Status> {
+        Err(Status::unimplemented("fakes answer on streams"))
+    }
+
+    async fn peek(&self, _: Request<proto::PeekRequest>) -> Result<Response<Decision>, Status> {
+        Err(Status::unimplemented("fakes answer on streams"))
+    }
+
+    async fn reserve(&self, _: Request<proto::ReserveRequest>) -> Result<Response<Decision>, Status> {
+        Err(Status::unimplemented("fakes answer on streams"))
+    }
+
+    async fn acquire(&self, _: Request<proto::AcquireRequest>) -> Result<Response<Decision>, Status> {
+        Err(Status::unimplemented("fakes answer on streams"))
+    }
+
+    async fn settle(&self, _: Request<proto::SettleRequest>) -> Result<Response<proto::SettleResponse>, Status> {
+        Err(Status::unimplemented("fakes answer on streams"))
+    }
+
+    async fn renew(&self, _: Request<proto::RenewRequest>) -> Result<Response<proto::RenewResponse>, Status> {
+        Err(Status::unimplemented("fakes answer on streams"))
+    }
+
+    async fn release(&self, _: Request<proto::ReleaseRequest>) -> Result<Response<proto::ReleaseResponse>, Status> {
+        Err(Status::unimplemented("fakes answer on streams"))
+    }
+
+    async fn refund(&self, _: Request<proto::RefundRequest>) -> Result<Response<proto::RefundResponse>, Status> {
+        Err(Status::unimplemented("fakes answer on streams"))
+    }
+
+    async fn reset(&self, _: Request<proto::ResetRequest>) -> Result<Response<proto::ResetResponse>, Status> {
         Err(Status::unimplemented("fakes answer on streams"))
     }
 

@@ -12,7 +12,7 @@ use node::config::{Bounds, Config, Founding, Given, PeerSockets, Place};
 use node::secret::{ClusterSecret, Secrets};
 use ownership::lease::Terms;
 use ring::PartitionCount;
-use server::{Access, Settings};
+use server::{Access, Proxies, Settings};
 
 use crate::calls::Calls;
 use crate::cli::Dev;
@@ -175,7 +175,7 @@ impl Cluster {
 
     fn start(&mut self, name: &str, bound: Bound) -> anyhow::Result<()> {
         let config = self.config(name, bound.peer)?;
-        let settings = Settings { access: Access::open(), open_metrics: true };
+        let settings = Settings { access: Access::open(), open_metrics: true, proxies: Proxies::default() };
         let running = Running::start(config, bound.doors, settings, Some(WORKERS_PER_NODE))?;
         self.running.insert(name.to_owned(), running);
         Ok(())

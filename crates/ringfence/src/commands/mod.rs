@@ -1,6 +1,6 @@
-//! One file per command.
+//! One file per command; the calls about keys are one.
 
-pub mod check;
+pub mod call;
 pub mod cluster;
 pub mod completion;
 pub mod config;
@@ -9,6 +9,7 @@ pub mod errors;
 pub mod healthcheck;
 pub mod policy;
 pub mod serve;
+pub mod top;
 
 use std::io::Write as _;
 

@@ -110,7 +110,7 @@ fn history(calls: &Calls, domain: &str, output: Output) -> anyhow::Result<Exit> 
 }
 
 /// Percent-encoding (RFC 3986) of everything but the unreserved characters.
-fn percent_encoded(text: &str) -> String {
+pub fn percent_encoded(text: &str) -> String {
     text.bytes()
         .map(|byte| match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => char::from(byte).to_string(),

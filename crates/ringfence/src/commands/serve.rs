@@ -11,7 +11,7 @@ use node::config::{Advertise, Config, Founding, Place};
 use node::{Left, Node, StartError};
 use ring::PartitionCount;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use server::{Access, Settings};
+use server::{Access, Proxies, Settings};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -64,7 +64,11 @@ fn live(prepared: Prepared) -> anyhow::Result<Exit> {
     let bound = Bound::take(Listen { api, peer, admin }).map_err(|error| not_bound(error, settings))?;
     tell_start(settings, &bound.addresses);
     let (cluster, drain) = (settings.cluster.clone(), settings.drain_timeout);
-    let doors = Settings { access: Access::of(settings.tokens.clone()), open_metrics: settings.open_metrics };
+    let doors = Settings {
+        access: Access::of(settings.tokens.clone()),
+        open_metrics: settings.open_metrics,
+        proxies: Proxies::of(settings.trusted_proxies.clone()),
+    };
     let Bound { doors: sockets, peer, addresses } = bound;
     let config = config(prepared, peer, &addresses);
     let running = Running::start(config, sockets, doors, None).map_err(not_started)?;

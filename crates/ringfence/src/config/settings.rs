@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use node::config::{Bounds, Given};
 use ownership::lease::Terms;
-use server::Token;
+use server::{NETWORKS_MAX, Network, Token};
 
 use crate::config::layers::{Effective, Said};
 use crate::config::mistake::{Mistake, Origin, Wrong};
@@ -25,6 +25,8 @@ pub struct NodeSettings {
     pub drain_timeout: Duration,
     /// `[api]`
     pub api: Port,
+    /// `api.trusted_proxies`
+    pub trusted_proxies: Vec<Network>,
     /// `[peer]`
     pub peer: Port,
     /// `[admin]`
@@ -115,12 +117,14 @@ impl NodeSettings {
         let (terms, bounds) = (reader.terms(), reader.bounds());
         let (data_dir, policies, log) = (reader.text("node.data_dir"), reader.paths("policy.initial"), reader.log());
         let (drain_timeout, open_metrics) = (reader.time("node.drain_timeout"), reader.switch("admin.open_metrics"));
+        let trusted_proxies = reader.networks("api.trusted_proxies");
         let [api, peer, admin] = ports?;
         let settings = NodeSettings {
             name: name?,
             data_dir: data_dir?.into(),
             drain_timeout: drain_timeout?,
             api,
+            trusted_proxies: trusted_proxies?,
             peer,
             admin,
             open_metrics: open_metrics?,
@@ -196,6 +200,15 @@ impl Reader<'_> {
         let origin = &self.said(key).origin;
         let paths = self.list(key).unwrap_or_default();
         paths.into_iter().map(|path| Placed { key, value: path.into(), origin: origin.clone() }).collect()
+    }
+
+    fn networks(&mut self, key: &'static str) -> Option<Vec<Network>> {
+        let texts = self.list(key)?;
+        if texts.len() > NETWORKS_MAX {
+            let wrong = Wrong::new(format!("`{key}` has {} networks", texts.len()), format!("at most {NETWORKS_MAX}"));
+            self.wrong(key, wrong);
+        }
+        texts.iter().map(|text| text.parse().ok()).collect()
     }
 
     fn log(&self) -> Option<LogSettings> {
@@ -430,6 +443,21 @@ mod tests {
                 assert!(said[0].contains("nobody can call"), "{said:?}");
             }
         }
+    }
+
+    #[test]
+    fn trusted_proxies_are_none_or_a_list_with_an_end() {
+        assert_eq!(settled(&sources(LEAST, &[])).unwrap().trusted_proxies, []);
+        let file = format!("api.trusted_proxies = [\"10.0.0.0/8\", \"::1\"]\n{LEAST}");
+        let networks = ["10.0.0.0/8", "::1"].map(|text| text.parse().unwrap());
+        assert_eq!(settled(&sources(&file, &[])).unwrap().trusted_proxies, networks);
+        let many = vec!["192.0.2.1"; NETWORKS_MAX + 1].join(",");
+        let said = wrong(&[("api.trusted_proxies", &many)]);
+        assert_eq!(said, ["--api-trusted-proxies: `api.trusted_proxies` has 257 networks"]);
+        settled(&sources(LEAST, &[("api.trusted_proxies", &many[10..])])).unwrap();
+        let file = format!("api.trusted_proxies = [\"::1\", \"0.0.0.0/0\"]\n{LEAST}");
+        let said = settled(&sources(&file, &[])).unwrap_err();
+        assert!(said[0].starts_with("n.toml:1:31: `0.0.0.0/0` does not fit: this is every address"), "{said:?}");
     }
 
     #[test]

@@ -30,6 +30,10 @@ pub enum Kind {
     Address,
     /// A list of addresses.
     Addresses,
+    /// An IP address, or a network of them.
+    Network,
+    /// A list of networks.
+    Networks,
     /// A path.
     Path,
     /// A list of paths.
@@ -59,6 +63,8 @@ impl Kind {
             Kind::Names => "NAME,..",
             Kind::Listen | Kind::Address => "HOST:PORT",
             Kind::Addresses => "HOST:PORT,..",
+            Kind::Network => "NETWORK",
+            Kind::Networks => "NETWORK,..",
             Kind::Path => "PATH",
             Kind::Paths => "PATH,..",
             Kind::Time => "TIME",
@@ -186,6 +192,15 @@ pub const SETTINGS: &[Setting] = &[
         founding: false,
         doc: "The address that callers are given for this node. It must be said when `api.listen` is every address \
               (`0.0.0.0`), or when callers reach it through a published port.",
+    },
+    Setting {
+        key: "api.trusted_proxies",
+        kind: Kind::Networks,
+        fallback: Fallback::Text(""),
+        founding: false,
+        doc: "Gateways that are believed when they ask by `/v1/forward-auth` and say for whom: the client's address is \
+              then the last one in `X-Forwarded-For` that is not of this list, at most 256 networks. Of anybody else, of \
+              this host too, the address of the connection counts.",
     },
     Setting {
         key: "peer.listen",

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use node::cluster::NodeName;
 use serde_json::json;
-use server::Token;
+use server::{Network, Token};
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -45,11 +45,13 @@ impl Value {
         match kind {
             Kind::Names => list(Kind::Name, text),
             Kind::Addresses => list(Kind::Address, text),
+            Kind::Networks => list(Kind::Network, text),
             Kind::Paths => list(Kind::Path, text),
             Kind::Tokens => token::from_text(text),
             Kind::Name
             | Kind::Listen
             | Kind::Address
+            | Kind::Network
             | Kind::Path
             | Kind::Time
             | Kind::Count
@@ -70,9 +72,10 @@ impl Value {
         match (kind, value.get_ref()) {
             (Kind::Names, DeValue::Array(items)) => list_from_toml(Kind::Name, items),
             (Kind::Addresses, DeValue::Array(items)) => list_from_toml(Kind::Address, items),
+            (Kind::Networks, DeValue::Array(items)) => list_from_toml(Kind::Network, items),
             (Kind::Paths, DeValue::Array(items)) => list_from_toml(Kind::Path, items),
             (Kind::Tokens, DeValue::Array(items)) => token::from_toml(items),
-            (Kind::Names | Kind::Addresses | Kind::Paths | Kind::Tokens, _) => Err(unfit()),
+            (Kind::Names | Kind::Addresses | Kind::Networks | Kind::Paths | Kind::Tokens, _) => Err(unfit()),
             (Kind::Switch, DeValue::Boolean(yes)) => Ok(Value::Switch(*yes)),
             (Kind::Count, DeValue::Integer(number)) => {
                 let count = u64::from_str_radix(number.as_str(), number.radix()).ok().filter(|count| *count > 0);
@@ -119,6 +122,8 @@ pub fn expected(kind: Kind) -> String {
         Kind::Listen => "an IP address and a port, such as \"127.0.0.1:7600\" or \"[::1]:7600\"".to_owned(),
         Kind::Address => "a host and a port, such as \"n1:7601\"".to_owned(),
         Kind::Addresses => "a list of hosts with ports, such as [\"n1:7601\", \"n2:7601\"]".to_owned(),
+        Kind::Network => "an IP address or the first of a network, such as \"::1\" or \"10.0.0.0/8\"".to_owned(),
+        Kind::Networks => "a list of IP addresses and networks, such as [\"10.0.0.0/8\", \"::1\"]".to_owned(),
         Kind::Path => "a path".to_owned(),
         Kind::Paths => "a list of paths".to_owned(),
         Kind::Time => "a time with its unit (ms, s or min), such as \"250ms\" or \"10s\"".to_owned(),
@@ -152,6 +157,10 @@ fn one(kind: Kind, text: &str) -> Result<Value, Wrong> {
                 Err(wrong())
             }
         }
+        Kind::Network => match text.parse::<Network>() {
+            Ok(_) => Ok(text_of(text)),
+            Err(error) => Err(Wrong::new(format!("`{text}` does not fit: {error}"), expected(kind))),
+        },
         Kind::Path => {
             if text.is_empty() {
                 Err(wrong())
@@ -172,7 +181,7 @@ fn one(kind: Kind, text: &str) -> Result<Value, Wrong> {
             Err(_) => Err(wrong()),
         },
         Kind::Secret => Ok(text_of(text)),
-        Kind::Names | Kind::Addresses | Kind::Paths | Kind::Tokens => Err(wrong()),
+        Kind::Names | Kind::Addresses | Kind::Networks | Kind::Paths | Kind::Tokens => Err(wrong()),
     }
 }
 
@@ -239,11 +248,12 @@ mod tests {
 
     #[test]
     fn texts_are_read_by_their_kind_or_refused() {
-        let fits: [(Kind, &str, Value); 7] = [
+        let fits: [(Kind, &str, Value); 8] = [
             (Kind::Listen, "[::1]:7600", Value::Text("[::1]:7600".to_owned())),
             (Kind::Address, "n1.example:7601", Value::Text("n1.example:7601".to_owned())),
             (Kind::Addresses, "n1:7601, n2:7601,", Value::List(vec!["n1:7601".to_owned(), "n2:7601".to_owned()])),
             (Kind::Names, "", Value::List(Vec::new())),
+            (Kind::Networks, "10.0.0.0/8,::1", Value::List(vec!["10.0.0.0/8".to_owned(), "::1".to_owned()])),
             (Kind::Time, "2min", Value::Time(Duration::from_secs(120))),
             (Kind::Count, "10_000_000", Value::Count(10_000_000)),
             (Kind::Switch, "false", Value::Switch(false)),
@@ -262,6 +272,8 @@ mod tests {
             (Kind::Address, "::1:7601"),
             (Kind::Address, "http://n1:7601"),
             (Kind::Addresses, "n1:7601,n2"),
+            (Kind::Networks, "10.0.0.1/8"),
+            (Kind::Networks, "gateway.example"),
             (Kind::Name, ""),
             (Kind::Name, "two words"),
             (Kind::Time, "10"),

@@ -9,8 +9,9 @@ use serde_json::{Map, Value, json};
 
 use super::{JSON, query_of};
 use crate::access::Scope;
-use crate::check::{Front, json_response, rejected};
+use crate::check::{json_response, rejected};
 use crate::code::{Code, Rejection};
+use crate::front::Front;
 use crate::time::rfc3339_of_millis;
 
 /// Events in one answer, unless the caller says how many.

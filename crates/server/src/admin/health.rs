@@ -8,7 +8,8 @@ use serde_json::json;
 
 use super::{JSON, PROBLEM};
 use crate::access::Scope;
-use crate::check::{Front, json_response, rejected};
+use crate::check::{json_response, rejected};
+use crate::front::Front;
 use crate::metrics;
 
 /// `GET /livez`: the process answers. It needs no token.

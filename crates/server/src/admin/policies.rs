@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 
 use super::{JSON, PROBLEM, query_of, unknown_domain};
 use crate::access::Scope;
-use crate::check::{Front, json_response, read_body, rejected};
+use crate::check::{json_response, read_body, rejected};
 use crate::code::{Code, Rejection};
+use crate::front::Front;
 use crate::meter::PolicyOutcome;
 use crate::time::rfc3339_of_millis;
 

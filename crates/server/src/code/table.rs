@@ -10,7 +10,7 @@ const NOTHING: &str = "Nothing was spent and nothing changed.";
 const BAD_REQUEST: super::Seen = InAnswers(StatusCode::BAD_REQUEST);
 
 /// Every code, explained.
-pub const TABLE: [Explanation; 29] = [
+pub const TABLE: [Explanation; 30] = [
     Explanation {
         code: Code::MalformedBody,
         word: "malformed-body",
@@ -132,19 +132,28 @@ pub const TABLE: [Explanation; 29] = [
         code: Code::UnknownLimit,
         word: "unknown-limit",
         seen: InAnswers(StatusCode::NOT_FOUND),
-        what: "The domain has no limit of this name. No call of this version names a limit yet.",
+        what: "The limit that the call names is not among those that apply to its attributes.",
         whose: CALLER,
         changed: NOTHING,
-        remedy: "Compare the name with the policy.",
+        remedy: "Compare the name with the policy, and the attributes with its rules: a peek without `limit` lists the limits that apply.",
     },
     Explanation {
         code: Code::UnknownReservation,
         word: "unknown-reservation",
         seen: InAnswers(StatusCode::NOT_FOUND),
-        what: "There is no reservation under this id, or it has expired. Reservations are not part of this version yet.",
+        what: "There is no open reserve under this id to settle, or no lease that is held to renew: its time is over, it was settled or released before, or it was made by another caller or for other attributes.",
+        whose: "The caller's, or nobody's: a successor of a dead owner does not know its reserves.",
+        changed: "Nothing changed. What a reserve charged stays charged.",
+        remedy: "Settle or renew before `expires_after_ms` of the answer is over, with the domain and the attributes of the call that made it. Whoever lost a lease acquires anew before going on.",
+    },
+    Explanation {
+        code: Code::AboveReservation,
+        word: "above-reservation",
+        seen: InAnswers(StatusCode::CONFLICT),
+        what: "The settlement says that more was spent than was reserved.",
         whose: CALLER,
-        changed: NOTHING,
-        remedy: "Reserve again; settle before the reservation's `ttl_ms` is over.",
+        changed: "Nothing changed; the reserve is still open.",
+        remedy: "Settle at what was reserved and check the rest, or settle with `debt: true`, which books the rest outside the limit's promise.",
     },
     Explanation {
         code: Code::IdReused,
@@ -186,7 +195,7 @@ pub const TABLE: [Explanation; 29] = [
         code: Code::Forbidden,
         word: "forbidden",
         seen: InAnswers(StatusCode::FORBIDDEN),
-        what: "The token is known and not good for this: its scopes lack the one that the detail names, or its domains this domain. Without any token configured: what is not a check is answered on the node's own host only. gRPC calls end as PERMISSION_DENIED.",
+        what: "The token is known and not good for this: its scopes lack the one that the detail names, or its domains this domain. Without any token configured: refunds, resets and the admin port are answered on the node's own host only. gRPC calls end as PERMISSION_DENIED.",
         whose: "The caller's, or the operator's who configured the token.",
         changed: NOTHING,
         remedy: "Use a token that has the scope and the domain, or give them to this one in [auth] tokens. No scope implies another.",

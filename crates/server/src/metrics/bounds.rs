@@ -1,7 +1,8 @@
 //! How many series there can be. What an operator configures is bounded only by what he configures, so beyond these counts
 //! labels fold into `_other`; the sum over all labels stays right.
 
-use crate::meter::{Api, BUCKETS_MICROS, PolicyOutcome, STATUSES};
+use crate::call::Call;
+use crate::meter::{Api, BUCKETS_MICROS, CameOf, PolicyOutcome, STATUSES};
 
 /// What stands for everything that has no label of its own.
 pub const OTHER: &str = "_other";
@@ -36,7 +37,10 @@ const PER_PEER: usize = PER_HISTOGRAM + FORWARD_REASONS_MAX + 1;
 const WORDS_MAX: usize = 40;
 
 /// Series that do not depend on any configuration.
-const FIXED: usize = Api::ALL.len() * (STATUSES.len() + 1 + PER_HISTOGRAM) + PolicyOutcome::ALL.len() + WORDS_MAX;
+const FIXED: usize = Api::COUNT * (STATUSES.len() + 1 + PER_HISTOGRAM)
+    + PolicyOutcome::ALL.len()
+    + Call::ALL.len() * CameOf::ALL.len()
+    + WORDS_MAX;
 
 /// The most samples that a scrape can hold, whatever is configured and whoever calls.
 pub const SERIES_MAX: usize =

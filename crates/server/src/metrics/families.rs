@@ -88,6 +88,12 @@ pub const DECISION_DURATION: Family = histogram(
     &["api"],
     "How long calls took at this node, from their head to their answer; a batch counts once",
 );
+/// What came of calls that decide nothing.
+pub const RESULTS: Family = counter(
+    "call_results",
+    &["call", "result"],
+    "Calls about what was charged before (settle, renew, release, refund) and resets, by what came of them: done; nothing (no such charge, reserve or lease, or nothing used); refused (the call was wrong); unavailable (no owner could be asked in time)",
+);
 /// Durations of forwards.
 pub const FORWARD_DURATION: Family =
     histogram("forward_duration", &["peer"], "How long owners took to answer checks that were passed on to them");
@@ -164,6 +170,7 @@ pub const ALL: &[&Family] = &[
     &DEGRADED_DECISIONS,
     &CHECKS,
     &DECISION_DURATION,
+    &RESULTS,
     &FORWARD_DURATION,
     &FORWARD_ERRORS,
     &LOST_CORRECTIONS,

@@ -6,7 +6,7 @@ use limits::Span;
 use node::{Durations, Policies};
 
 use crate::access::Access;
-use crate::check::Front;
+use crate::front::Front;
 use crate::meter::Meter;
 
 /// The figures of a node.

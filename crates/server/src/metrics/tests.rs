@@ -12,6 +12,7 @@ use super::bounds::SERIES_MAX;
 use super::families::Kind;
 use super::*;
 use crate::access::{Access, Domains, Scopes, Token};
+use crate::call::Call;
 use crate::meter::{Meter, PolicyOutcome};
 
 /// Limits in one document.
@@ -192,7 +193,7 @@ fn a_scraper_finds_every_family_with_its_kind_its_help_and_its_labels() {
     let policies = Policies::after(&Policies::none(), catalogue(1));
     count_everything(&policies, 1);
     let mut figures = figures(policies, tokens(1));
-    figures.meter.start(Api::HttpCheck).stop(200);
+    figures.meter.start(Api::Http(Call::Check)).stop(200);
     figures.forward_errors.push(("n2".to_owned(), "timeout", 5));
     figures.lost_corrections.push(("n2".to_owned(), 0));
     figures.forward_durations.push(("n2".to_owned(), durations()));
@@ -241,7 +242,7 @@ fn a_thousand_limits_and_a_hundred_thousand_decisions_stay_within_the_bound_and_
     }
     let mut figures = figures(policies, tokens(1_000));
     for status in crate::meter::STATUSES {
-        Api::ALL.into_iter().for_each(|api| figures.meter.start(api).stop(status));
+        Api::all().for_each(|api| figures.meter.start(api).stop(status));
     }
     PolicyOutcome::ALL.into_iter().for_each(|outcome| figures.meter.count_policy(outcome));
     let peers = || (0..1_000).map(|peer| format!("n{peer}"));

@@ -76,7 +76,7 @@ fn access() -> Access {
 
 async fn front(access: Access) -> Front {
     let (meter, access) = (Arc::new(Meter::default()), Arc::new(access));
-    Front { node: node().await, meter, access, open_metrics: false }
+    Front { node: node().await, meter, access, open_metrics: false, proxies: Arc::default() }
 }
 
 struct Answer {
@@ -325,7 +325,7 @@ async fn over_grpc_the_same_tokens_open_the_same_doors() {
     let node = node().await;
     let sockets = Sockets { api: any_door(), admin: any_door() };
     let address = sockets.api.local_addr().unwrap();
-    let settings = Settings { access: access(), open_metrics: false };
+    let settings = Settings { access: access(), open_metrics: false, proxies: Proxies::default() };
     let serving = tokio::spawn(serve(Arc::clone(&node), sockets, settings));
     let channel = tokio::time::timeout(PATIENCE, async {
         loop {
