@@ -5,6 +5,8 @@ pub enum Bug {
     None,
     /// A refused check leaves what other owners charged for it.
     CancelNotSent,
+    /// An owner that granted more than the others is not told.
+    TrimNotSent,
     /// What was let pass unseen is booked under two ids.
     DebtBookedTwice,
     /// The legs of another partition are asked for under an id of their own.

@@ -1,19 +1,18 @@
 //! What is asked of a history once all is quiet: was any limit over in any window, does every admission stand on every
 //! limit, is every charge there for a reason, and do the owners' tables say what the ledger says?
 
+use std::collections::BTreeMap;
 use std::ops::{AddAssign, RangeInclusive};
 
 use limits::{Now, Usage, Used};
+use ringfence_ownership::Act;
 use ringfence_ownership::ingress::{Outcome, Said};
 
 use crate::asking::{Errand, Group, Told};
-use crate::ledger::{Entry, Fate, Reign, Violation};
+use crate::ledger::{Charge, Entry, Fate, HORIZON_MS, Reign, Violation};
 use crate::scene::Limit;
 use crate::used::{excess, windows};
 use crate::world::World;
-
-/// How long a cancel finds the decision that it speaks of.
-const HORIZON_MS: u64 = 2_000;
 
 /// Units on the accounts of all owners that decide at the end, by what they are there for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,9 +28,8 @@ pub struct Balance {
     pub late: u64,
 }
 
-/// Why a charge stands.
+/// Why a charge stands that nobody was admitted with.
 enum Reason {
-    Admitted,
     Lost,
     ToldOthers,
     Late,
@@ -46,18 +44,17 @@ pub fn judge(world: &World<'_>) -> Result<Balance, Violation> {
     balance(world)
 }
 
-/// Told decisions, with the question that they answer.
+/// Told decisions.
 fn told<'a>(world: &'a World<'_>) -> impl Iterator<Item = (usize, &'a Errand, &'a Told)> {
-    let errands = world.errands.iter().enumerate();
-    errands
-        .filter_map(|(caller, errand)| errand.as_ref().map(|errand| (caller, errand)))
-        .filter_map(|(caller, errand)| errand.told.as_ref().map(|told| (caller, errand, told)))
+    let begun = world.errands.iter().enumerate().filter_map(|(caller, errand)| Some((caller, errand.as_ref()?)));
+    let anew = begun.filter(|(_, errand)| !errand.is_about_earlier);
+    anew.filter_map(|(caller, errand)| Some((caller, errand, errand.told.as_ref()?)))
 }
 
 /// An admitted check is admitted by every limit that enforces: by an owner whose charge stands, unseen only by an open
 /// limit, and by a share only where the limit has one. A refused one is refused by some limit.
 fn every_admission_stands(world: &World<'_>) -> Result<(), Violation> {
-    if told(world).count() != world.scene.callers.len() {
+    if world.errands.iter().any(|errand| errand.as_ref().is_none_or(|errand| errand.told.is_none())) {
         return Err("somebody was never told anything".to_owned());
     }
     for (caller, errand, told) in told(world) {
@@ -72,10 +69,9 @@ fn every_admission_stands(world: &World<'_>) -> Result<(), Violation> {
                 Said::Closed => false,
             };
             refused |= !admits && !leg.shadow;
+            let due = group.check.legs[leg.place].cost * told.times;
             match said {
-                Said::Owner(_)
-                    if told.allowed && admits && !stands(world, group, leg.key, group.check.legs[leg.place].cost) =>
-                {
+                Said::Owner(_) if told.allowed && admits && !stands(world, group, leg.key, due) => {
                     return wrong("was let pass on a charge that does not stand");
                 }
                 Said::Open if !limit.is_open() => return wrong("was let pass by a limit that is not open"),
@@ -90,11 +86,26 @@ fn every_admission_stands(world: &World<'_>) -> Result<(), Violation> {
     Ok(())
 }
 
-/// Whether the decision that a group was told of is charged to this key; a peek charges nothing.
-fn stands(world: &World<'_>, group: &Group, key: usize, cost: u64) -> bool {
-    let Some(entry) = group.entry else { return group.check.is_peek() };
-    let mut charges = world.ledger.charges.iter().filter(|charge| charge.entry == entry && charge.key == key);
-    cost == 0 || charges.any(|charge| charge.cost == cost && !charge.undone)
+/// Whether the decision that a group was told of is charged to this key: all that is due, unless its caller took it back
+/// or settled it. A peek charges nothing.
+fn stands(world: &World<'_>, group: &Group, key: usize, due: u64) -> bool {
+    let Some(number) = group.entry else { return group.check.is_peek() };
+    let entry = &world.ledger.entries[number];
+    match entry.fate {
+        Fate::Refunded | Fate::Cancelled | Fate::Settled => entry.refunded || due == 0,
+        Fate::Stands => {
+            let settled = entry.reserve.is_some_and(|reserve| reserve.closed);
+            let reserved_before = entry.reserve.is_none() && matches!(group.check.act, Act::Reserve { .. });
+            settled || reserved_before || kept(world, number, key) >= due
+        }
+    }
+}
+
+/// What stands of a decision's charge to a key, debts left out.
+fn kept(world: &World<'_>, entry: usize, key: usize) -> u64 {
+    let charges = world.ledger.charges.iter();
+    let stand = charges.filter(|charge| charge.entry == entry && charge.key == key && !charge.undone && !charge.debt);
+    stand.map(|charge| charge.cost).sum()
 }
 
 /// No window of a limit that is not open holds more than it says, counting what callers were let pass with.
@@ -103,22 +114,23 @@ fn never_over(world: &World<'_>, key: usize) -> Result<(), Violation> {
     if limit.is_open() {
         return Ok(());
     }
-    let (mut entries, mut by_share) = (Vec::new(), Vec::new());
-    for (_, errand, told) in told(world).filter(|(_, _, told)| told.allowed) {
+    let (mut by_owner, mut by_share) = (BTreeMap::new(), Vec::new());
+    for (_, errand, told) in told(world).filter(|(_, errand, told)| told.allowed && !errand.groups[0].check.is_peek()) {
         for (leg, said) in errand.legs.iter().zip(&told.said).filter(|(leg, _)| leg.key == key) {
             let group = &errand.groups[leg.group];
-            let cost = group.check.legs[leg.place].cost;
+            let due = group.check.legs[leg.place].cost * told.times;
             match (said, group.entry) {
-                (Said::Owner(decision), Some(entry)) if decision.allowed => entries.push((entry, cost)),
-                (Said::Emergency(decision), _) if decision.allowed => by_share.push((told.at, cost)),
+                (Said::Owner(decision), Some(entry)) if decision.allowed => {
+                    let taken = by_owner.entry(entry).or_insert(0);
+                    *taken = kept(world, entry, key).min(due).max(*taken);
+                }
+                (Said::Emergency(decision), _) if decision.allowed => by_share.push((told.at, due)),
                 (Said::Owner(_) | Said::Emergency(_) | Said::Open | Said::Closed, _) => {}
             }
         }
     }
-    entries.sort_unstable();
-    entries.dedup();
     let mut by_owner: Vec<(u64, u64)> =
-        entries.iter().map(|(entry, cost)| (world.ledger.entries[*entry].when, *cost)).collect();
+        by_owner.iter().map(|(entry, cost)| (world.ledger.entries[*entry].when, *cost)).collect();
     by_owner.sort_unstable();
     by_share.sort_unstable();
     let fingerprint = &world.scene.keys[key].fingerprint;
@@ -202,55 +214,57 @@ fn balance(world: &World<'_>) -> Result<Balance, Violation> {
             continue;
         }
         balance.charged += charge.cost;
+        let earned = if charge.debt { charge.cost } else { earned(world, charge).min(charge.cost) };
+        balance.admitted += earned;
+        if earned == charge.cost {
+            continue;
+        }
         let account = match reason(world, charge.entry, entry) {
-            Some(Reason::Admitted) => &mut balance.admitted,
             Some(Reason::Lost) => &mut balance.lost,
             Some(Reason::ToldOthers) => &mut balance.told_others,
             Some(Reason::Late) => &mut balance.late,
             None => return Err(format!("charged for nobody and for no reason: {charge:?} of {entry:?}")),
         };
-        *account += charge.cost;
+        *account += charge.cost - earned;
     }
     Ok(balance)
 }
 
-fn reason(world: &World<'_>, number: usize, entry: &Entry) -> Option<Reason> {
-    let mut askers = told(world).filter_map(|(caller, errand, told)| {
-        let same = world.scene.questions[world.scene.callers[caller].question].id == entry.id;
-        let mut groups = errand.groups.iter().enumerate();
-        let group = groups.find(|(_, group)| same && group.partition == entry.reign.partition)?;
-        Some((errand, told, group))
+/// What callers that were let pass owe for a charge: they went by its owner, or passed it unseen by an open limit, or it
+/// only watches.
+fn earned(world: &World<'_>, charge: &Charge) -> u64 {
+    let entry = &world.ledger.entries[charge.entry];
+    let owed = told(world).filter(|(_, _, told)| told.allowed).filter_map(|(caller, errand, told)| {
+        let same = world.scene.questions[world.callers[caller].question].id == entry.id;
+        let leg = errand.legs.iter().find(|leg| same && leg.key == charge.key)?;
+        let of_group = || errand.legs.iter().zip(&told.said).filter(|(other, _)| other.group == leg.group);
+        let went_by = of_group().any(|(_, said)| matches!(said, Said::Owner(_) | Said::Open));
+        let watched = of_group().all(|(leg, _)| leg.shadow);
+        let cost = errand.groups[leg.group].check.legs[leg.place].cost * told.times;
+        (went_by || watched).then_some(if watched { charge.cost } else { cost })
     });
-    if askers.any(|(errand, told, (number, _))| told.allowed && is_earned(errand, told, number)) {
-        return Some(Reason::Admitted);
-    }
-    let group = told(world).flat_map(|(_, errand, _)| &errand.groups).find(|group| {
-        Some(group.check.asker) == entry.asker && group.check.id == entry.id && group.partition == entry.reign.partition
-    })?;
-    let earlier = world.ledger.entries[..number].iter().any(|other| other.id == entry.id && other.reign == entry.reign);
-    let in_time = |at: &u64| (entry.when..entry.when + HORIZON_MS).contains(at);
-    match &group.cancel {
-        _ if entry.fate != Fate::Stands => None,
-        cancel if cancel.arrived.iter().any(in_time) => entry.others.then_some(Reason::ToldOthers),
-        _ if earlier => Some(Reason::Late),
-        cancel if !cancel.sent => None,
-        cancel if !cancel.arrived.is_empty() => Some(Reason::Late),
-        _ => Some(Reason::Lost),
-    }
+    owed.max().unwrap_or(0)
 }
 
-/// Whether a caller that was let pass went by this group's owner, or passed it unseen by an open limit.
-fn is_earned(errand: &Errand, told: &Told, group: usize) -> bool {
-    let of_group = errand.legs.iter().zip(&told.said).filter(|(leg, _)| leg.group == group);
-    let (mut enforced, mut earned) = (false, false);
-    for (leg, said) in of_group {
-        enforced |= !leg.shadow;
-        earned |= match said {
-            Said::Owner(_) | Said::Open => true,
-            Said::Closed | Said::Emergency(_) => false,
-        };
+/// Why what nobody owes stands: what should have taken it back was lost, or came where others had been told, or when the
+/// question or the reserve was over.
+fn reason(world: &World<'_>, number: usize, entry: &Entry) -> Option<Reason> {
+    let maker = told(world).flat_map(|(_, errand, _)| &errand.groups).find(|group| {
+        Some(group.check.asker) == entry.asker && group.check.id == entry.id && group.partition == entry.reign.partition
+    })?;
+    let came_again =
+        world.ledger.entries[..number].iter().any(|other| other.id == entry.id && other.reign == entry.reign);
+    let Some(sent) = [&maker.debt, &maker.trim, &maker.cancel].into_iter().find(|sent| sent.sent) else {
+        return came_again.then_some(Reason::Late);
+    };
+    let in_time = |at: &&u64| (entry.when..entry.when + HORIZON_MS).contains(*at);
+    let over = |at: u64| entry.reserve.is_some_and(|reserve| reserve.settled || reserve.until <= at);
+    match sent.arrived.iter().find(in_time) {
+        Some(_) if entry.others => Some(Reason::ToldOthers),
+        Some(at) => (entry.fate == Fate::Cancelled && over(*at)).then_some(Reason::Late),
+        None if came_again || !sent.arrived.is_empty() => Some(Reason::Late),
+        None => Some(Reason::Lost),
     }
-    earned || !enforced
 }
 
 impl AddAssign for Balance {

@@ -3,14 +3,13 @@
 //! keep them: one question is decided once, a cancel undoes that decision unless others were told of it, and a debt is
 //! booked once in its place.
 
-use limits::{Basis, LegDecision};
-use ringfence_ownership::{Answer, Asker, Cancelled, Check, CheckId, CheckLeg, Unknown, Verdict};
+use ringfence_ownership::{Act, Answer, Asker, Cancelled, Check, CheckId, CheckLeg, Unknown, Verdict};
 
 use crate::scene::Scene;
-use crate::used::{Spent, used, wears_off_ms};
+use crate::used::{Spent, used};
 
 /// How long a question is known after it was decided.
-const HORIZON_MS: u64 = 2_000;
+pub const HORIZON_MS: u64 = 2_000;
 
 /// What does not hold, in words.
 pub type Violation = String;
@@ -27,7 +26,10 @@ pub struct Reign {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     Stands,
+    /// Cancelled by whoever asked for it, who was not let pass.
     Cancelled,
+    /// Taken back by a caller that was let pass.
+    Refunded,
     Settled,
 }
 
@@ -42,8 +44,26 @@ pub struct Entry {
     pub others: bool,
     pub when: u64,
     pub fate: Fate,
+    /// The decision, and the units that it grants now.
+    pub verdict: Option<Verdict>,
+    /// Whether what was granted has been cut down.
+    pub cut: bool,
+    /// What it holds open to be settled.
+    pub reserve: Option<Reserve>,
+    /// Whether its caller took it back, whatever came afterwards.
+    pub refunded: bool,
+    /// Whether a refund finds it even when the records have forgotten it.
+    pub refundable: bool,
     question: u64,
-    verdict: Option<Verdict>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Reserve {
+    pub units: u64,
+    pub until: u64,
+    /// Whether it was settled or given up.
+    pub closed: bool,
+    pub settled: bool,
 }
 
 /// What was written to a key's account.
@@ -54,6 +74,8 @@ pub struct Charge {
     pub cost: u64,
     pub at: u64,
     pub undone: bool,
+    /// Whether it was booked as a debt.
+    pub debt: bool,
 }
 
 #[derive(Debug, Default)]
@@ -66,6 +88,9 @@ pub struct Ledger {
     pub denied: u64,
     pub recovering: u64,
     pub replayed: u64,
+    pub refunded: u64,
+    pub settled: u64,
+    pub trimmed: u64,
 }
 
 impl Ledger {
@@ -80,16 +105,15 @@ impl Ledger {
     ) -> Result<Option<usize>, Violation> {
         let known = if check.is_peek() { None } else { self.known(reign, check.id, now) };
         let other = known.filter(|entry| self.is_other_question(*entry, check));
+        let over = other.is_none() && known.is_some_and(|entry| self.is_over(entry));
         match answer {
             Answer::NotOwner { .. } | Answer::Unknown(Unknown::Lease) => Ok(None),
             Answer::IdReused if other.is_some() => Ok(None),
-            Answer::Unknown(Unknown::Record) if other.is_none() && known.is_some_and(|entry| self.is_over(entry)) => {
-                Ok(None)
-            }
+            Answer::Unknown(Unknown::Record) if over => Ok(None),
             Answer::Decided(verdict) if verdict.replayed => {
-                self.replayed(known.filter(|_| other.is_none()), check, verdict)
+                self.replayed(known.filter(|_| other.is_none()), check, verdict, now)
             }
-            Answer::Decided(verdict) if known.is_none() => self.decided(scene, reign, check, verdict, now),
+            Answer::Decided(verdict) if known.is_none() => self.carried_out(scene, reign, check, verdict, now),
             Answer::IdReused | Answer::Unknown(_) | Answer::Decided(_) => {
                 let known = known.map(|entry| &self.entries[entry]);
                 Err(format!("to {check:?} an owner that knows {known:?} said {answer:?}"))
@@ -107,15 +131,15 @@ impl Ledger {
         now: u64,
     ) -> Result<(), Violation> {
         let known = self.known(reign, id, now);
-        let expected = match known.map(|entry| (entry, &self.entries[entry])) {
+        let expected = match known.map(|entry| &self.entries[entry]) {
             None => Cancelled::Tombstone,
-            Some((_, entry)) if entry.stands_for_others(asker) => Cancelled::Stands,
-            Some((_, Entry { fate: Fate::Stands | Fate::Cancelled, .. })) => Cancelled::Undone,
-            Some((_, Entry { fate: Fate::Settled, .. })) => Cancelled::Settled,
+            Some(entry) if entry.stands_for_others(asker) => Cancelled::Stands,
+            Some(Entry { fate: Fate::Stands | Fate::Cancelled | Fate::Refunded, .. }) => Cancelled::Undone,
+            Some(Entry { fate: Fate::Settled, .. }) => Cancelled::Settled,
         };
         match (expected, known) {
-            (Cancelled::Tombstone, _) => self.end_unknown(reign, id, Fate::Cancelled, now),
-            (Cancelled::Undone, Some(entry)) => self.end(entry, Fate::Cancelled),
+            (Cancelled::Tombstone, _) => drop(self.end_unknown(reign, id, Fate::Cancelled, now)),
+            (Cancelled::Undone, Some(entry)) => self.end(entry, Fate::Cancelled, now),
             (Cancelled::Undone | Cancelled::Stands | Cancelled::Settled | Cancelled::NotOwner, _) => {}
         }
         match expected == found {
@@ -134,26 +158,22 @@ impl Ledger {
         booked: bool,
         now: u64,
     ) -> Result<(), Violation> {
-        let expected = match self.known(reign, id, now) {
-            None => {
-                self.end_unknown(reign, id, Fate::Settled, now);
-                true
-            }
-            Some(entry) if self.entries[entry].stands_for_others(asker) => false,
+        let books = match self.known(reign, id, now) {
+            None => Some(self.end_unknown(reign, id, Fate::Settled, now)),
+            Some(entry) if self.entries[entry].stands_for_others(asker) => None,
             Some(entry) => {
                 let before = self.entries[entry].fate;
-                self.end(entry, Fate::Settled);
-                before != Fate::Settled
+                self.end(entry, Fate::Settled, now);
+                (before != Fate::Settled).then_some(entry)
             }
         };
         let owes = legs.iter().any(|leg| leg.cost > 0);
-        if expected {
-            let entry = self.known(reign, id, now).expect("it was just ended");
+        if let Some(entry) = books {
             legs.iter().for_each(|leg| self.book(scene, entry, leg, now));
         }
-        match booked == (expected && owes) {
+        match booked == (books.is_some() && owes) {
             true => Ok(()),
-            false => Err(format!("the debt of {id:?} by {asker:?} was booked: {booked}, where {expected} is right")),
+            false => Err(format!("the debt of {id:?} by {asker:?} was booked: {booked}, where {books:?} is right")),
         }
     }
 
@@ -162,8 +182,19 @@ impl Ledger {
         self.on_account(reign, key).filter(|charge| !charge.undone)
     }
 
+    /// Whether more was booked than a limit remembers, which is twice its capacity.
     pub fn is_beyond(&self, reign: Reign, key: usize) -> bool {
         self.beyond.contains(&(key, reign.epoch))
+    }
+
+    /// The least and the most that a key's account can be read as.
+    pub fn bounds(&self, scene: &Scene, reign: Reign, key: usize, now: u64) -> (u64, u64) {
+        let (limit, fingerprint) = (scene.limit_of(key), &scene.keys[key].fingerprint);
+        let floor = reign.taken_over.filter(|_| !limit.is_open());
+        let spent = |charge: &Charge| Spent { at: charge.at, cost: charge.cost, undone: charge.undone };
+        let mut account: Vec<Spent> = self.on_account(reign, key).map(spent).collect();
+        account.sort_by_key(|spent| spent.at);
+        used(limit, fingerprint, floor, &account, now)
     }
 
     fn on_account(&self, reign: Reign, key: usize) -> impl Iterator<Item = &Charge> {
@@ -171,7 +202,7 @@ impl Ledger {
     }
 
     /// What is known of a question here and now.
-    fn known(&self, reign: Reign, id: CheckId, now: u64) -> Option<usize> {
+    pub fn known(&self, reign: Reign, id: CheckId, now: u64) -> Option<usize> {
         let is_it = |entry: &Entry| entry.id == id && entry.reign == reign && now - entry.when < HORIZON_MS;
         self.entries.iter().rposition(is_it)
     }
@@ -184,16 +215,21 @@ impl Ledger {
     fn is_over(&self, entry: usize) -> bool {
         match self.entries[entry].fate {
             Fate::Stands => false,
-            Fate::Cancelled | Fate::Settled => true,
+            Fate::Cancelled | Fate::Refunded | Fate::Settled => true,
         }
     }
 
-    fn replayed(&mut self, known: Option<usize>, check: &Check, verdict: &Verdict) -> Result<Option<usize>, Violation> {
-        let said = |entry: &Entry| match &entry.verdict {
-            Some(before) => {
-                entry.fate == Fate::Stands && (before.allowed, &before.legs) == (verdict.allowed, &verdict.legs)
-            }
-            None => false,
+    fn replayed(
+        &mut self,
+        known: Option<usize>,
+        check: &Check,
+        verdict: &Verdict,
+        now: u64,
+    ) -> Result<Option<usize>, Violation> {
+        let said = |entry: &Entry| {
+            let told = |before: &Verdict| self.told_now(entry.reign, check, before, now);
+            let told = entry.verdict.as_ref().map(|before| Verdict { replayed: true, ..told(before) });
+            entry.fate == Fate::Stands && told.as_ref() == Some(verdict)
         };
         match known.filter(|entry| said(&self.entries[*entry])) {
             Some(entry) => {
@@ -208,7 +244,62 @@ impl Ledger {
         }
     }
 
-    fn decided(
+    /// Remembers a decision; what it charges is for others to write down.
+    pub fn keep(&mut self, reign: Reign, check: &Check, verdict: &Verdict, now: u64) -> usize {
+        let fresh = Entry::of(reign, check.id, Fate::Stands, now);
+        let (asker, question, verdict) = (Some(check.asker), check.question, Some(verdict.clone()));
+        self.entries.push(Entry { asker, question, verdict, ..fresh });
+        self.entries.len() - 1
+    }
+
+    /// Ends a question, and undoes what it charged as far as that can be.
+    pub fn end(&mut self, entry: usize, fate: Fate, now: u64) {
+        let before = &mut self.entries[entry];
+        match before.fate {
+            Fate::Settled => return,
+            Fate::Cancelled | Fate::Refunded => {
+                before.fate = if fate == Fate::Settled { fate } else { before.fate };
+                return;
+            }
+            Fate::Stands => before.fate = fate,
+        }
+        before.refunded = fate == Fate::Refunded;
+        self.take_back(entry, now);
+    }
+
+    /// Undoes a question's charges. What is reserved comes back while the reserve is open; what was cut stays as it is.
+    pub fn take_back(&mut self, entry: usize, now: u64) {
+        let taken = &mut self.entries[entry];
+        taken.refundable = false;
+        let whole = match &mut taken.reserve {
+            Some(reserve) => !std::mem::replace(&mut reserve.closed, true) && now < reserve.until,
+            None => !taken.cut,
+        };
+        for charge in self.charges.iter_mut().filter(|charge| whole && charge.entry == entry) {
+            charge.undone = true;
+        }
+    }
+
+    /// Leaves a tombstone.
+    pub fn end_unknown(&mut self, reign: Reign, id: CheckId, fate: Fate, now: u64) -> usize {
+        self.entries.push(Entry::of(reign, id, fate, now));
+        self.entries.len() - 1
+    }
+
+    /// Books a debt.
+    pub fn book(&mut self, scene: &Scene, entry: usize, leg: &CheckLeg, now: u64) {
+        if leg.cost == 0 {
+            return;
+        }
+        let (key, reign) = (scene.key_of(leg.key), self.entries[entry].reign);
+        self.charges.push(Charge { entry, key, cost: leg.cost, at: now, undone: false, debt: true });
+        if self.bounds(scene, reign, key, now).1 > 2 * scene.limit_of(key).capacity() {
+            self.beyond.push((key, reign.epoch));
+        }
+    }
+
+    /// What is to be carried out, carried out.
+    fn carried_out(
         &mut self,
         scene: &Scene,
         reign: Reign,
@@ -216,115 +307,47 @@ impl Ledger {
         verdict: &Verdict,
         now: u64,
     ) -> Result<Option<usize>, Violation> {
-        let legs = || check.legs.iter().zip(&verdict.legs);
-        let enforced = legs().filter(|(leg, _)| !leg.shadow).all(|(_, said)| said.allowed);
-        if verdict.allowed != enforced || verdict.legs.len() != check.legs.len() {
-            return Err(format!("not all or nothing: {check:?} got {verdict:?}"));
-        }
-        for (leg, said) in legs() {
-            self.is_right(scene, reign, leg, said, verdict, now)
-                .map_err(|why| format!("{why}: {check:?} got {verdict:?}"))?;
-        }
-        self.fresh += 1;
-        self.denied += u64::from(!verdict.allowed);
-        self.recovering += u64::from(verdict.recovering);
-        if verdict.recovering && reign.taken_over.is_none() {
-            return Err(format!("nothing was taken over, and yet {verdict:?}"));
-        }
-        if check.is_peek() {
-            return Ok(None);
-        }
-        let (id, asker, question) = (check.id, Some(check.asker), check.question);
-        let fate = Fate::Stands;
-        self.entries.push(Entry {
-            reign,
-            id,
-            asker,
-            others: false,
-            when: now,
-            fate,
-            question,
-            verdict: Some(verdict.clone()),
-        });
-        let entry = self.entries.len() - 1;
-        for (leg, _) in legs().filter(|(leg, said)| verdict.allowed && said.allowed && leg.cost > 0) {
-            let key = scene.key_of(leg.key);
-            self.charges.push(Charge { entry, key, cost: leg.cost, at: now, undone: false });
-        }
-        Ok(Some(entry))
-    }
-
-    /// Whether what a limit says fits what stands on the key's account.
-    fn is_right(
-        &self,
-        scene: &Scene,
-        reign: Reign,
-        leg: &CheckLeg,
-        said: &LegDecision,
-        verdict: &Verdict,
-        now: u64,
-    ) -> Result<(), Violation> {
-        let key = scene.key_of(leg.key);
-        let limit = scene.limit_of(key);
-        let capacity = limit.capacity();
-        let floor = reign.taken_over.filter(|_| limit.shape.basis == Basis::Hi);
-        let under_floor = floor.is_some_and(|since| now < since + wears_off_ms(limit));
-        let (least, most) = self.bounds(scene, reign, key, now);
-        let beyond = self.is_beyond(reign, key);
-        if said.allowed && leg.cost > 0 && !beyond && least + leg.cost > capacity {
-            return Err(format!("over: {least} of {capacity} are used"));
-        }
-        if !said.allowed && !under_floor && most + leg.cost <= capacity {
-            return Err(format!("a denial that nothing justifies: {most} of {capacity} are used"));
-        }
-        let spends = if verdict.allowed && said.allowed { leg.cost } else { 0 };
-        let (least, most) = (capacity.saturating_sub(most + spends), capacity.saturating_sub(least + spends));
-        if !beyond && said.remaining > most {
-            return Err(format!("{} are said to remain where at most {most} do", said.remaining));
-        }
-        if !under_floor && said.remaining < least {
-            return Err(format!("{} are said to remain where {least} do", said.remaining));
-        }
-        Ok(())
-    }
-
-    /// The least and the most that a key's account can be read as.
-    pub fn bounds(&self, scene: &Scene, reign: Reign, key: usize, now: u64) -> (u64, u64) {
-        let (limit, fingerprint) = (scene.limit_of(key), &scene.keys[key].fingerprint);
-        let floor = reign.taken_over.filter(|_| limit.shape.basis == Basis::Hi);
-        let spent = |charge: &Charge| Spent { at: charge.at, cost: charge.cost, undone: charge.undone };
-        let account: Vec<Spent> = self.on_account(reign, key).map(spent).collect();
-        used(limit, fingerprint, floor, &account, now)
-    }
-
-    fn end(&mut self, entry: usize, fate: Fate) {
-        if self.entries[entry].fate == Fate::Settled {
-            return;
-        }
-        self.entries[entry].fate = fate;
-        for charge in self.charges.iter_mut().filter(|charge| charge.entry == entry) {
-            charge.undone = true;
-        }
-    }
-
-    fn end_unknown(&mut self, reign: Reign, id: CheckId, fate: Fate, now: u64) {
-        self.entries.push(Entry { reign, id, asker: None, others: false, when: now, fate, question: 0, verdict: None });
-    }
-
-    fn book(&mut self, scene: &Scene, entry: usize, leg: &CheckLeg, now: u64) {
-        if leg.cost == 0 {
-            return;
-        }
-        let (key, reign) = (scene.key_of(leg.key), self.entries[entry].reign);
-        self.charges.push(Charge { entry, key, cost: leg.cost, at: now, undone: false });
-        if self.bounds(scene, reign, key, now).1 > 2 * scene.limit_of(key).capacity() {
-            self.beyond.push((key, reign.epoch));
+        let right = match check.act {
+            Act::Refund { of } => verdict.allowed == self.refund(reign, of, now),
+            Act::Settle { of, units, debt } => {
+                let debt = debt.then_some(&check.legs[..]);
+                (verdict.allowed, verdict.units) == self.settle(scene, reign, (of, units, debt), verdict.units, now)
+            }
+            Act::Spend
+            | Act::Peek
+            | Act::UpTo { .. }
+            | Act::Acquire { .. }
+            | Act::Reserve { .. }
+            | Act::Renew { .. }
+            | Act::Release { .. }
+            | Act::Reset => return self.decided(scene, reign, check, verdict, now),
+        };
+        match right {
+            true => Ok(Some(self.keep(reign, check, verdict, now))),
+            false => Err(format!("{check:?} came to {verdict:?}")),
         }
     }
 }
 
 impl Entry {
-    fn stands_for_others(&self, asker: Asker) -> bool {
+    fn of(reign: Reign, id: CheckId, fate: Fate, when: u64) -> Entry {
+        Entry {
+            reign,
+            id,
+            asker: None,
+            others: false,
+            when,
+            fate,
+            verdict: None,
+            cut: false,
+            reserve: None,
+            refunded: false,
+            refundable: false,
+            question: 0,
+        }
+    }
+
+    pub fn stands_for_others(&self, asker: Asker) -> bool {
         self.fate == Fate::Stands && (self.others || self.asker != Some(asker))
     }
 }

@@ -8,6 +8,7 @@
 //! `RINGFENCE_HISTORIES` asks for another number of them, `RINGFENCE_HISTORY` for one by its seed, told event by event.
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests; a story is there to be read")]
 
+mod acts;
 mod asking;
 mod bug;
 #[path = "../lease/chance.rs"]
@@ -41,6 +42,9 @@ struct Tally {
     denied: u64,
     recovering: u64,
     replayed: u64,
+    refunded: u64,
+    settled: u64,
+    trimmed: u64,
     balance: Balance,
 }
 
@@ -56,6 +60,9 @@ fn play(seed: u64, budgets: &Budgets, bug: Bug, tally: &mut Tally) -> Result<(),
     tally.denied += ledger.denied;
     tally.recovering += ledger.recovering;
     tally.replayed += ledger.replayed;
+    tally.refunded += ledger.refunded;
+    tally.settled += ledger.settled;
+    tally.trimmed += ledger.trimmed;
     tally.balance += judged?;
     Ok(())
 }
@@ -134,6 +141,11 @@ fn assert_found(bug: Bug) {
 #[test]
 fn a_cancel_that_is_not_sent_is_found() {
     assert_found(Bug::CancelNotSent);
+}
+
+#[test]
+fn a_grant_that_is_not_cut_to_the_least_is_found() {
+    assert_found(Bug::TrimNotSent);
 }
 
 #[test]

@@ -71,20 +71,41 @@ pub struct Question {
     pub id: CheckId,
     pub digest: u64,
     pub indexed: bool,
+    pub wanted: Wanted,
     pub legs: Vec<Leg>,
+    /// What its caller does about it afterwards, and how long after it was told.
+    pub then: Vec<(u64, Then)>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wanted {
+    Spend,
+    Peek,
+    UpTo { units: u64 },
+    Reserve { ttl_ms: u64, units: u64 },
+}
+
+/// What a caller does about a check that it has made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Then {
+    Refund,
+    Settle { units: u64, debt: bool },
 }
 
 #[derive(Clone, Copy, Debug)]
 pub struct Leg {
     pub key: usize,
+    /// Of one unit, where units are wanted.
     pub cost: u64,
     pub shadow: bool,
 }
 
 /// Somebody who asks: a question put at one ingress, once.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Caller {
     pub question: usize,
+    /// What is to be done about the question, if it is not put anew.
+    pub then: Option<Then>,
     pub asker: Asker,
     pub ingress: usize,
     pub attempt: u8,
@@ -196,7 +217,8 @@ fn keys(limit: usize, partitions: usize, chance: &mut Chance) -> Vec<Key> {
 /// Several limits, one key of each, in the order of a rule.
 fn question(id: u64, limits: &[Limit], keys: &[Key], chance: &mut Chance) -> Question {
     let share = chance.between(40, 100);
-    let free = chance.percent(4);
+    let wanted = wanted(chance);
+    let dearest = if wanted == Wanted::Spend { 4 } else { 2 };
     let mut legs = Vec::new();
     for limit in 0..limits.len() {
         if !chance.percent(share) {
@@ -204,13 +226,50 @@ fn question(id: u64, limits: &[Limit], keys: &[Key], chance: &mut Chance) -> Que
         }
         let of_limit: Vec<usize> = (0..keys.len()).filter(|key| keys[*key].limit == limit).collect();
         let key = of_limit[chance.between(0, of_limit.len() as u64 - 1) as usize];
-        let cost = if free || chance.percent(4) { 0 } else { chance.between(1, 4) };
+        let cost = if chance.percent(4) { 0 } else { chance.between(1, dearest) };
         legs.push(Leg { key, cost, shadow: chance.percent(8) });
     }
     if legs.is_empty() {
         legs.push(Leg { key: 0, cost: 1, shadow: false });
     }
-    Question { id: CheckId(u128::from(id)), digest: chance.next(), indexed: chance.percent(50), legs }
+    let (digest, indexed) = (chance.next(), chance.percent(50));
+    Question { id: CheckId(u128::from(id)), digest, indexed, wanted, legs, then: then(wanted, chance) }
+}
+
+fn wanted(chance: &mut Chance) -> Wanted {
+    let units = chance.between(1, 6);
+    match chance.between(0, 19) {
+        0..=11 => Wanted::Spend,
+        12 => Wanted::Peek,
+        13..=15 => Wanted::UpTo { units },
+        _ => Wanted::Reserve { ttl_ms: if chance.percent(50) { chance.between(20, 800) } else { LONG_MS }, units },
+    }
+}
+
+fn then(wanted: Wanted, chance: &mut Chance) -> Vec<(u64, Then)> {
+    let mut again = match wanted {
+        Wanted::Spend | Wanted::UpTo { .. } => 20,
+        Wanted::Reserve { .. } => 80,
+        Wanted::Peek => 0,
+    };
+    let mut then = Vec::new();
+    while chance.percent(again) {
+        let reserved = match wanted {
+            Wanted::Reserve { units, .. } if chance.percent(90) => Some(units),
+            Wanted::Reserve { .. } | Wanted::Spend | Wanted::Peek | Wanted::UpTo { .. } => None,
+        };
+        // Some time after the records of a partition have forgotten the check.
+        let after = if chance.percent(20) { chance.between(1_900, 2_500) } else { chance.between(0, 700) };
+        then.push((
+            after,
+            match reserved {
+                Some(units) => Then::Settle { units: chance.between(0, units + 1), debt: chance.percent(50) },
+                None => Then::Refund,
+            },
+        ));
+        again /= 3;
+    }
+    then
 }
 
 fn callers(theme: Theme, questions: &[Question], chance: &mut Chance) -> Vec<Caller> {
@@ -225,7 +284,7 @@ fn callers(theme: Theme, questions: &[Question], chance: &mut Chance) -> Vec<Cal
     let mut ask = |question: usize, attempt: u8, at: u64, chance: &mut Chance| {
         let (ingress, budget) = (chance.between(0, NODES as u64 - 1) as usize, chance.between(30, 450));
         let asker = Asker(1_000 + callers.len() as u64);
-        callers.push(Caller { question, asker, ingress, attempt, at, budget });
+        callers.push(Caller { question, then: None, asker, ingress, attempt, at, budget });
     };
     for (number, question) in questions.iter().enumerate() {
         let (mut at, mut attempt) = (chance.between(1, span), 1);

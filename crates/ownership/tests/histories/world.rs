@@ -14,7 +14,7 @@ use crate::bug::Bug;
 use crate::chance::Chance;
 use crate::ledger::{Ledger, Reign, Violation};
 use crate::node::{LEASE_MS, Node, first_owner, node_of, session};
-use crate::scene::{NODES, Pages, Scene};
+use crate::scene::{Caller, NODES, Pages, Scene};
 
 /// Separates what happens from what it happens to: both come from one seed.
 const EVENTS_SEED: u64 = 0x0DD5_EED5;
@@ -30,6 +30,8 @@ pub struct World<'a> {
     pub nodes: Vec<Node>,
     /// Who owns each partition, and under which epoch.
     pub reigns: Vec<(usize, Reign)>,
+    /// Who asks: those of the scene, and then those who come back to what they asked.
+    pub callers: Vec<Caller>,
     /// By caller.
     pub errands: Vec<Option<Errand>>,
     pub ledger: Ledger,
@@ -58,6 +60,7 @@ enum Event {
     Unreachable { place: Place, attempt: u8, delivery: Delivery },
     Cancel { node: usize, place: Place, id: CheckId, asker: Asker },
     Debt { node: usize, place: Place, id: CheckId, asker: Asker, legs: Vec<CheckLeg> },
+    Trim { node: usize, place: Place, id: CheckId, asker: Asker, units: u64 },
     TakeOver { partition: usize },
     Learn { ingress: usize, partition: usize, route: Route },
     Stop { node: usize, partition: usize, epoch: Epoch },
@@ -71,6 +74,7 @@ impl<'a> World<'a> {
             scene,
             nodes: (0..NODES).map(|node| Node::new(node, scene, bug)).collect(),
             reigns: (0..scene.partitions).map(reign).collect(),
+            callers: scene.callers.clone(),
             errands: scene.callers.iter().map(|_| None).collect(),
             ledger: Ledger::default(),
             book: Pages::of(scene, budgets),
@@ -146,6 +150,7 @@ impl<'a> World<'a> {
             }
             Event::Cancel { node, place, id, asker } => return self.cancel(node, place, id, asker),
             Event::Debt { node, place, id, asker, legs } => return self.debt(node, place, (id, asker), &legs),
+            Event::Trim { node, place, id, asker, units } => return self.trim(node, place, (id, asker), units),
             Event::TakeOver { partition } => self.take_over(partition),
             Event::Learn { ingress, partition, route } => self.learn(ingress, partition, route),
             Event::Stop { node, partition, epoch } => {
@@ -156,7 +161,7 @@ impl<'a> World<'a> {
     }
 
     fn begin(&mut self, caller: usize) {
-        let who = &self.scene.callers[caller];
+        let who = &self.callers[caller];
         let errand = Errand::new(self.scene, who, &self.nodes[who.ingress], self.now, self.bug);
         let groups = errand.groups.len();
         self.errands[caller] = Some(errand);
@@ -178,7 +183,7 @@ impl<'a> World<'a> {
     /// Carries out what an asking wants. `entry` is the decision that the last answer told of.
     fn drain(&mut self, place: Place, entry: Option<usize>) {
         let now = self.clock_of(place);
-        let ingress = self.scene.callers[place.caller].ingress;
+        let ingress = self.callers[place.caller].ingress;
         while let Some(step) = self.group(place).asking.poll_step() {
             match step {
                 Step::Refresh => {
@@ -256,19 +261,39 @@ impl<'a> World<'a> {
 
     fn conclude(&mut self, caller: usize) {
         let Some(errand) = self.errands[caller].as_mut().filter(|errand| errand.is_settled()) else { return };
-        let node = &mut self.nodes[self.scene.callers[caller].ingress];
+        let node = &mut self.nodes[self.callers[caller].ingress];
         for Correction { group, after, unseen } in errand.conclude(self.scene, node, self.now, self.bug) {
             self.correct(Place { caller, group }, after, unseen);
+        }
+        self.come_back(caller);
+    }
+
+    /// Whoever was let pass comes back to what it asked, once for each thing it has in mind; of the others, a few do.
+    fn come_back(&mut self, caller: usize) {
+        let errand = self.errands[caller].as_ref().expect("it was just told");
+        let allowed = errand.told.as_ref().is_some_and(|told| told.allowed);
+        let who = self.callers[caller].clone();
+        let came_before = self.callers.iter().any(|other| other.question == who.question && other.then.is_some());
+        if errand.is_about_earlier || came_before || !(allowed || self.chance.percent(10)) {
+            return;
+        }
+        for (after, then) in &self.scene.questions[who.question].then {
+            let number = self.callers.len();
+            let (asker, ingress) = (Asker(1_000 + number as u64), self.chance.between(0, NODES as u64 - 1) as usize);
+            let at = self.now + after;
+            self.callers.push(Caller { then: Some(*then), asker, ingress, attempt: 1, at, ..who.clone() });
+            self.errands.push(None);
+            self.at(at, Event::Begin { caller: number });
         }
     }
 
     fn correct(&mut self, place: Place, after: After, legs: Vec<CheckLeg>) {
         let Some(owner) = self.group(place).asking.last_asked() else { return };
         let node = node_of(owner.session);
-        let (id, asker) =
-            (self.scene.questions[self.scene.callers[place.caller].question].id, self.group(place).check.asker);
+        let (id, asker) = (self.scene.questions[self.callers[place.caller].question].id, self.group(place).check.asker);
         let event = match after {
-            After::Nothing | After::Trim(_) => return,
+            After::Nothing => return,
+            After::Trim(units) => Event::Trim { node, place, id, asker, units },
             After::Cancel => Event::Cancel { node, place, id, asker },
             After::Debt => Event::Debt { node, place, id, asker, legs },
         };
@@ -313,7 +338,22 @@ impl<'a> World<'a> {
         }
         let epoch = owner.epoch();
         let reign = self.reign(partition, epoch);
+        self.group(place).debt.arrived.push(now);
         self.ledger.debt(self.scene, reign, name, legs, booked, now)
+    }
+
+    fn trim(&mut self, node: usize, place: Place, name: (CheckId, Asker), units: u64) -> Result<(), Violation> {
+        let (now, partition) = (self.now, self.group(place).partition);
+        let (clock, dead) = (self.nodes[node].clock(now), self.nodes[node].is_dead(now));
+        let owner = &mut self.nodes[node].partitions[partition];
+        if dead || !owner.is_active() {
+            return Ok(());
+        }
+        let cut = owner.trim(name.0, name.1, units, &self.book, clock);
+        let epoch = owner.epoch();
+        let reign = self.reign(partition, epoch);
+        self.group(place).trim.arrived.push(now);
+        self.ledger.trim(reign, name, units, cut, now)
     }
 
     fn take_over(&mut self, partition: usize) {
@@ -338,16 +378,23 @@ impl<'a> World<'a> {
 
     fn learn(&mut self, ingress: usize, partition: usize, route: Route) {
         self.nodes[ingress].routes[partition] = route;
-        for caller in (0..self.errands.len()).filter(|caller| self.scene.callers[*caller].ingress == ingress) {
+        for caller in 0..self.errands.len() {
+            if self.callers[caller].ingress != ingress {
+                continue;
+            }
             let groups = self.errands[caller].as_ref().map_or(0, |errand| errand.groups.len());
             for group in 0..groups {
-                let place = Place { caller, group };
-                let now = self.clock_of(place);
-                if self.group(place).partition == partition && self.group(place).outcome.is_none() {
-                    self.group(place).asking.handle_route(route, now);
-                    self.drain(place, None);
-                }
+                self.tell_route(Place { caller, group }, partition, route);
             }
+        }
+    }
+
+    fn tell_route(&mut self, place: Place, partition: usize, route: Route) {
+        let now = self.clock_of(place);
+        let group = self.group(place);
+        if group.partition == partition && group.outcome.is_none() {
+            group.asking.handle_route(route, now);
+            self.drain(place, None);
         }
     }
 
@@ -362,7 +409,7 @@ impl<'a> World<'a> {
 
     /// What the caller's ingress reads on its clock.
     fn clock_of(&self, Place { caller, .. }: Place) -> Moment {
-        self.nodes[self.scene.callers[caller].ingress].clock(self.now).moment
+        self.nodes[self.callers[caller].ingress].clock(self.now).moment
     }
 
     /// How long a message is on its way.
