@@ -43,6 +43,8 @@ pub enum Command {
     },
     /// A policy for a domain.
     ApplyPolicy(Box<PolicyProposal>),
+    /// A limit that a check brought along.
+    DefineInline(Box<InlineProposal>),
     /// Fewer nodes share the emergency budget. Proposed once everybody acknowledged that the others are gone.
     LowerNMax {
         /// The new count; at least the number of live sessions.
@@ -136,6 +138,24 @@ pub struct PolicyProposal {
     pub reason: String,
     /// When, by the proposer's clock; shown, never used.
     pub at_unix_ms: u64,
+}
+
+/// A limit that a check brought along and that its domain does not have yet. Whoever proposes has checked that the domain's
+/// policy allows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InlineProposal {
+    /// The domain.
+    pub domain: String,
+    /// The domain's revision that allows it; it must be the current one.
+    pub revision: u64,
+    /// What it is called, 1 to [`crate::NAME_MAX`] bytes.
+    pub name: String,
+    /// Over its key: what its state is filed under.
+    pub digest: [u8; 16],
+    /// Its key and its rate, as text that means nothing here, at most [`crate::TEXT_MAX`] bytes. Equal texts, equal limits.
+    pub definition: Arc<str>,
+    /// How many the revision allows.
+    pub most: u32,
 }
 
 /// What a proposal says about the revision before it.

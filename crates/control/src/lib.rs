@@ -7,6 +7,7 @@ mod command;
 pub mod event;
 pub mod founding;
 mod genesis;
+mod inline;
 mod map;
 mod plan;
 mod policies;
@@ -15,10 +16,11 @@ mod sessions;
 mod state;
 
 pub use command::{
-    Addresses, AppointedBy, Command, Expected, LimitDigest, NodeSpec, PolicyProposal, Run, VersionRange,
+    Addresses, AppointedBy, Command, Expected, InlineProposal, LimitDigest, NodeSpec, PolicyProposal, Run, VersionRange,
 };
 pub use event::Event;
 pub use genesis::{ClusterId, FOUNDERS_MAX, FoundersDigest, Genesis, GenesisError, HashIds, LeaseTerms, NAME_MAX};
+pub use inline::{INLINE_KEPT, InlineLimit, InlineLimits};
 pub use map::{Appointment, Assignment, Map};
 pub use policies::{
     DOCUMENT_MAX, DOCUMENTS_MAX, DOMAINS_MAX, DomainPolicies, HISTORY_MAX, LIMITS_MAX, LimitEntry, Policies,

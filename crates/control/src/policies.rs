@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use limits::{LIMIT_ID_MAX, LimitId};
 
-use crate::command::{Expected, LimitDigest, PolicyProposal};
+use crate::command::{Expected, InlineProposal, LimitDigest, PolicyProposal};
 use crate::genesis::NAME_MAX;
+use crate::inline::{InlineLimits, Wanted};
 use crate::refusal::Refusal;
 
 /// The largest document, in bytes. Larger ones are refused.
@@ -45,6 +46,8 @@ pub struct DomainPolicies {
     pub limits: BTreeMap<String, LimitEntry>,
     /// Limits that the domain had, the longest gone first.
     pub retired: VecDeque<RetiredLimit>,
+    /// Limits that checks brought along.
+    pub inline: InlineLimits,
 }
 
 /// A document in its place.
@@ -138,12 +141,32 @@ impl Policies {
         Ok(before + 1)
     }
 
+    /// Defines a limit that a check brought along, and tells whether that changed anything.
+    pub(crate) fn define(&mut self, index: u64, proposal: &InlineProposal) -> Result<bool, Refusal> {
+        let domain = self.domains.get_mut(&proposal.domain).ok_or(Refusal::RevisionConflict { current: 0 })?;
+        let current = domain.current().revision;
+        if current != proposal.revision {
+            return Err(Refusal::RevisionConflict { current });
+        }
+        let entry = match domain.inline.wanted(proposal)? {
+            Wanted::Stands => return Ok(false),
+            Wanted::Again(entry) => entry,
+            Wanted::New => {
+                self.last_limit = next_limit(self.last_limit)?;
+                LimitEntry { id: LimitId(self.last_limit), digest: proposal.digest, allotted_at: index }
+            }
+        };
+        domain.inline.define(proposal, entry);
+        Ok(true)
+    }
+
     /// What every history keeps: each domain has a current revision, and no two limits ever had one number.
     pub(crate) fn are_consistent(&self) -> bool {
         let mut ids = BTreeSet::new();
         self.domains.values().all(|domain| {
             let gone = domain.retired.iter().map(|gone| gone.entry.id);
-            let mut all = domain.limits.values().map(|entry| entry.id).chain(gone);
+            let inline = domain.inline.limits.values().map(|limit| limit.entry.id);
+            let mut all = domain.limits.values().map(|entry| entry.id).chain(gone).chain(inline);
             !domain.revisions.is_empty() && all.all(|id| (1..=self.last_limit).contains(&id.0) && ids.insert(id))
         })
     }
@@ -170,7 +193,7 @@ impl Policies {
             let entry = match domain.same_as_before(limit) {
                 Some(entry) => entry,
                 None => {
-                    last = last.checked_add(1).filter(|id| *id <= LIMIT_ID_MAX).ok_or(Refusal::LimitIdsExhausted)?;
+                    last = next_limit(last)?;
                     LimitEntry { id: LimitId(last), digest: limit.digest, allotted_at: index }
                 }
             };
@@ -232,6 +255,10 @@ impl DomainPolicies {
         }
         self.revisions.push_back(PolicyRevision { revision, document, author, reason, at_unix_ms, index });
     }
+}
+
+fn next_limit(last: u32) -> Result<u32, Refusal> {
+    last.checked_add(1).filter(|id| *id <= LIMIT_ID_MAX).ok_or(Refusal::LimitIdsExhausted)
 }
 
 fn check_texts(proposal: &PolicyProposal) -> Result<(), Refusal> {

@@ -32,6 +32,8 @@ pub enum Applied {
     },
     /// Fewer nodes share emergency budgets.
     NMaxLowered,
+    /// The inline limit is in force.
+    InlineDefined,
 }
 
 /// Why an entry did nothing. Nothing changed on any node; each variant says whose doing it is and what to do.
@@ -156,6 +158,18 @@ pub enum Refusal {
     RenameTaken {
         /// The old name.
         name: String,
+    },
+    /// Another check defined the limit otherwise under this revision. The callers do not agree.
+    #[error("this limit is defined as `{definition}` already")]
+    InlineConflict {
+        /// What stands, as text.
+        definition: String,
+    },
+    /// The domain has as many inline limits as its revision allows.
+    #[error("this domain has its {most} inline limits already")]
+    InlineFull {
+        /// How many it allows.
+        most: u32,
     },
     /// All numbers for limits are used up.
     #[error("there are no more numbers for limits")]

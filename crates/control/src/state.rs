@@ -124,6 +124,7 @@ impl Cluster {
             }
             Command::Appoint { runs, by } => self.appoint(index, runs, *by, effects),
             Command::ApplyPolicy(proposal) => self.apply_policy(index, proposal, effects),
+            Command::DefineInline(proposal) => self.policies.define(index, proposal).map(|_| Applied::InlineDefined),
             Command::LowerNMax { to } => self.sessions.lower_n_max(*to).map(|()| Applied::NMaxLowered),
         }
     }

@@ -223,7 +223,8 @@ impl Node {
             other @ (Applied::Founded
             | Applied::SessionOpened { .. }
             | Applied::MapChanged { .. }
-            | Applied::NMaxLowered) => Err(NotProposed::Undecided(format!("the log answered {other:?}")).into()),
+            | Applied::NMaxLowered
+            | Applied::InlineDefined) => Err(NotProposed::Undecided(format!("the log answered {other:?}")).into()),
         }
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use control::{
-    Addresses, AppointedBy, ClusterId, Command, Expected, Genesis, HashIds, LeaseTerms, LimitDigest, NodeSpec,
-    PolicyProposal, Run, VersionRange,
+    Addresses, AppointedBy, ClusterId, Command, Expected, Genesis, HashIds, InlineProposal, LeaseTerms, LimitDigest,
+    NodeSpec, PolicyProposal, Run, VersionRange,
 };
 use limits::{FingerprintKey, Span};
 use ownership::SessionId;
@@ -38,6 +38,7 @@ pub fn command_to_bytes(command: &Command) -> Bytes {
             by_operator: *by == AppointedBy::Operator,
         }),
         Command::ApplyPolicy(proposal) => Wire::ApplyPolicy(policy_to_proto(proposal)),
+        Command::DefineInline(proposal) => Wire::DefineInline(inline_to_proto(proposal)),
         Command::LowerNMax { to } => Wire::LowerNMax(*to),
     };
     to_bytes(&proto::Command { command: Some(command) })
@@ -73,6 +74,7 @@ pub fn command_from_bytes(bytes: &[u8]) -> Result<Command, DecodeError> {
             by: if appoint.by_operator { AppointedBy::Operator } else { AppointedBy::Leader },
         },
         Wire::ApplyPolicy(proposal) => Command::ApplyPolicy(Box::new(policy_from_proto(proposal)?)),
+        Wire::DefineInline(proposal) => Command::DefineInline(Box::new(inline_from_proto(proposal)?)),
         Wire::LowerNMax(to) => Command::LowerNMax { to },
     })
 }
@@ -204,6 +206,24 @@ fn policy_to_proto(proposal: &PolicyProposal) -> proto::ApplyPolicy {
         reason: proposal.reason.clone(),
         at_unix_ms: proposal.at_unix_ms,
     }
+}
+
+fn inline_to_proto(proposal: &InlineProposal) -> proto::DefineInline {
+    let InlineProposal { domain, revision, name, digest, definition, most } = proposal;
+    proto::DefineInline {
+        domain: domain.clone(),
+        revision: *revision,
+        name: name.clone(),
+        digest: Bytes::copy_from_slice(digest),
+        definition: definition.to_string(),
+        most: *most,
+    }
+}
+
+fn inline_from_proto(proposal: proto::DefineInline) -> Result<InlineProposal, DecodeError> {
+    let proto::DefineInline { domain, revision, name, digest, definition, most } = proposal;
+    let digest = sixteen(&digest, "digest")?;
+    Ok(InlineProposal { domain, revision, name, digest, definition: definition.into(), most })
 }
 
 fn policy_from_proto(proposal: proto::ApplyPolicy) -> Result<PolicyProposal, DecodeError> {

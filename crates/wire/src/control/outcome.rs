@@ -41,6 +41,7 @@ fn applied_to_proto(applied: Applied) -> Wire {
         }
         Applied::PolicyApplied { revision } => Wire::PolicyRevision(revision),
         Applied::NMaxLowered => Wire::NMaxLowered(proto::Nothing {}),
+        Applied::InlineDefined => Wire::InlineDefined(proto::Nothing {}),
     }
 }
 
@@ -53,6 +54,7 @@ fn applied_from_proto(applied: Wire) -> Result<Applied, DecodeError> {
         }
         Wire::PolicyRevision(revision) => Applied::PolicyApplied { revision },
         Wire::NMaxLowered(_) => Applied::NMaxLowered,
+        Wire::InlineDefined(_) => Applied::InlineDefined,
     })
 }
 
@@ -107,6 +109,8 @@ fn refusal_to_proto(refusal: &Refusal) -> proto::Refusal {
         Refusal::LimitTwice { name } => with_text(Code::LimitTwice, name),
         Refusal::RenameTaken { name } => with_text(Code::RenameTaken, name),
         Refusal::LimitIdsExhausted => plain(Code::LimitIdsExhausted),
+        Refusal::InlineConflict { definition } => with_text(Code::InlineConflict, definition),
+        Refusal::InlineFull { most } => with_number(Code::InlineFull, *most),
     }
 }
 
@@ -158,5 +162,7 @@ fn refusal_from_proto(refusal: proto::Refusal) -> Result<Refusal, DecodeError> {
         Code::LimitTwice => Refusal::LimitTwice { name: text },
         Code::RenameTaken => Refusal::RenameTaken { name: text },
         Code::LimitIdsExhausted => Refusal::LimitIdsExhausted,
+        Code::InlineConflict => Refusal::InlineConflict { definition: text },
+        Code::InlineFull => Refusal::InlineFull { most: narrow(number, "refusal.most")? },
     })
 }

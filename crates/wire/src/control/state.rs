@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use control::{
-    Assignment, Cluster, DomainPolicies, EndedSession, Ending, LimitEntry, LiveSession, Map, Policies, PolicyRevision,
-    RetiredLimit, Sessions, State,
+    Assignment, Cluster, DomainPolicies, EndedSession, Ending, InlineLimit, InlineLimits, LimitEntry, LiveSession, Map,
+    Policies, PolicyRevision, RetiredLimit, Sessions, State,
 };
 use limits::LimitId;
 use ownership::{Epoch, SessionId};
@@ -139,6 +139,7 @@ fn domain_to_proto(name: &str, domain: &DomainPolicies) -> proto::Domain {
         revisions: domain.revisions.iter().map(revision_to_proto).collect(),
         limits: domain.limits.iter().map(|(name, entry)| limit_to_proto(name, entry)).collect(),
         retired: domain.retired.iter().map(|gone| limit_to_proto(&gone.name, &gone.entry)).collect(),
+        inline: domain.inline.limits.iter().map(|(name, limit)| inline_to_proto(name, limit)).collect(),
     }
 }
 
@@ -148,8 +149,23 @@ fn domain_from_proto(domain: proto::Domain) -> Result<(String, DomainPolicies), 
         revisions: domain.revisions.into_iter().map(revision_from_proto).collect(),
         limits: distinct(domain.limits.into_iter().map(limit_from_proto), "limits")?,
         retired: domain.retired.into_iter().map(retired).collect::<Result<_, _>>()?,
+        inline: InlineLimits { limits: distinct(domain.inline.into_iter().map(inline_from_proto), "inline")? },
     };
     Ok((domain.name, policies))
+}
+
+fn inline_to_proto(name: &str, limit: &InlineLimit) -> proto::InlineLimit {
+    proto::InlineLimit {
+        limit: Some(limit_to_proto(name, &limit.entry)),
+        definition: limit.definition.to_string(),
+        revision: limit.revision,
+    }
+}
+
+fn inline_from_proto(limit: proto::InlineLimit) -> Result<(String, InlineLimit), DecodeError> {
+    let proto::InlineLimit { limit, definition, revision } = limit;
+    let (name, entry) = limit_from_proto(present(limit, "inline.limit")?)?;
+    Ok((name, InlineLimit { entry, definition: definition.into(), revision }))
 }
 
 fn revision_to_proto(revision: &PolicyRevision) -> proto::PolicyRevision {

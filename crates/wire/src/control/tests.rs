@@ -34,7 +34,7 @@ fn golden(name: &str) -> Vec<u8> {
 }
 
 /// One command of each kind.
-fn commands() -> [(&'static str, Command); 7] {
+fn commands() -> [(&'static str, Command); 8] {
     let runs = vec![
         Run { first: PartitionId(0), len: 9, to: session(1, 1) },
         Run { first: PartitionId(9), len: 6, to: session(2, 1) },
@@ -50,6 +50,7 @@ fn commands() -> [(&'static str, Command); 7] {
         ("expire", Command::Expire { sessions: vec![session(2, 1), session(3, 1)], takeovers: runs.clone() }),
         ("appoint", Command::Appoint { runs, by: AppointedBy::Leader }),
         ("apply_policy", Command::ApplyPolicy(Box::new(policy))),
+        ("define_inline", Command::DefineInline(Box::new(inline("api", 3, "downloads")))),
         ("lower_n_max", Command::LowerNMax { to: 2 }),
     ]
 }
@@ -80,6 +81,14 @@ fn eventful() -> State {
         state.apply(index * 3, command, &mut Effects::default()).unwrap();
     }
     state
+}
+
+#[test]
+fn limits_that_checks_brought_along_survive_a_snapshot() {
+    let mut state = eventful();
+    let define = Command::DefineInline(Box::new(inline("api", 2, "downloads")));
+    state.apply(100, &define, &mut Effects::default()).unwrap();
+    assert_eq!(state_from_bytes(&state_to_bytes(&state)), Ok(state));
 }
 
 fn standing() -> Standing {
@@ -246,6 +255,7 @@ fn outcomes() -> Vec<Result<Applied, Refusal>> {
         Applied::MapChanged { version: 7, appointed: 4_096 },
         Applied::PolicyApplied { revision: 2 },
         Applied::NMaxLowered,
+        Applied::InlineDefined,
     ];
     applied.into_iter().map(Ok).chain(refusals().into_iter().map(Err)).collect()
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use control::founding::{Birth, Hello, PromiseAnswer, PromiseReply, PromiseRequest, VOTERS_MAX, Voter};
 use control::{
-    Addresses, AppointedBy, ClusterId, Command, Expected, FoundersDigest, Genesis, GenesisError, HashIds, LeaseTerms,
-    LimitDigest, NodeSpec, PolicyProposal, Refusal, Run, VersionRange,
+    Addresses, AppointedBy, ClusterId, Command, Expected, FoundersDigest, Genesis, GenesisError, HashIds,
+    InlineProposal, LeaseTerms, LimitDigest, NodeSpec, PolicyProposal, Refusal, Run, VersionRange,
 };
 use limits::{FingerprintKey, Span};
 use ownership::SessionId;
@@ -57,6 +57,17 @@ pub(super) fn proposal(domain: &str, document: &str, limits: &[&str]) -> PolicyP
     }
 }
 
+pub(super) fn inline(domain: &str, revision: u64, name: &str) -> InlineProposal {
+    InlineProposal {
+        domain: domain.into(),
+        revision,
+        name: name.into(),
+        digest: [7; 16],
+        definition: Arc::from("5/min by user"),
+        most: 8,
+    }
+}
+
 /// One refusal of each kind.
 pub(super) fn refusals() -> Vec<Refusal> {
     vec![
@@ -89,6 +100,8 @@ pub(super) fn refusals() -> Vec<Refusal> {
         Refusal::LimitTwice { name: "a".into() },
         Refusal::RenameTaken { name: "b".into() },
         Refusal::LimitIdsExhausted,
+        Refusal::InlineConflict { definition: "5/min".into() },
+        Refusal::InlineFull { most: 64 },
     ]
 }
 
@@ -150,6 +163,19 @@ fn any_policy() -> impl Strategy<Value = PolicyProposal> {
     )
 }
 
+fn any_inline() -> impl Strategy<Value = InlineProposal> {
+    (".{0,20}", any::<u64>(), ".{0,20}", any::<[u8; 16]>(), ".{0,20}", any::<u32>()).prop_map(
+        |(domain, revision, name, digest, definition, most)| InlineProposal {
+            domain,
+            revision,
+            name,
+            digest,
+            definition: definition.into(),
+            most,
+        },
+    )
+}
+
 pub(super) fn any_command() -> impl Strategy<Value = Command> {
     let open = any_session().prop_flat_map(|session| (Just(session), any_spec(session.node)));
     prop_oneof![
@@ -167,6 +193,7 @@ pub(super) fn any_command() -> impl Strategy<Value = Command> {
             by: AppointedBy::Operator,
         }),
         any_policy().prop_map(|proposal| Command::ApplyPolicy(Box::new(proposal))),
+        any_inline().prop_map(|proposal| Command::DefineInline(Box::new(proposal))),
         any::<u32>().prop_map(|to| Command::LowerNMax { to }),
     ]
 }
