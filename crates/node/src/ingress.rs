@@ -3,7 +3,7 @@
 //! `ownership`; this file feeds them.
 
 mod conclude;
-mod plan;
+pub(crate) mod plan;
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -136,7 +136,9 @@ impl Ingress {
         let policies = self.views.policies.load_full();
         let mut plans: Vec<_> = questions.iter().map(|question| self.plan(&policies, question)).collect();
         self.decide_here(&mut plans);
-        let mut decisions: Vec<_> = plans.iter().map(|plan| self.conclude_if_settled(plan, &policies)).collect();
+        let settled = plans.iter().zip(questions);
+        let mut decisions: Vec<_> =
+            settled.map(|(plan, question)| self.conclude_if_settled(plan, question, &policies)).collect();
         let open = decisions.iter_mut().zip(&mut plans).zip(questions).filter(|((decision, _), _)| decision.is_none());
         let asked = open.map(async |((decision, plan), question)| {
             let (decided, under) = self.ask_until_settled(plan, question, &policies).await;
@@ -147,10 +149,10 @@ impl Ingress {
         Checked { decisions: decisions.into_iter().flatten().collect(), policies }
     }
 
-    fn conclude_if_settled(&self, plan: &Plan, policies: &Policies) -> Option<Concluded> {
+    fn conclude_if_settled(&self, plan: &Plan, question: &Question<'_>, policies: &Policies) -> Option<Concluded> {
         match plan {
             Plan::Settled(decision) => Some((decision.clone(), None)),
-            Plan::Asks(asks) => asks.is_settled().then(|| (self.conclude(asks, policies), None)),
+            Plan::Asks(asks) => asks.is_settled().then(|| (self.conclude(asks, question, policies), None)),
         }
     }
 
@@ -206,7 +208,7 @@ impl Ingress {
         }
         let decision = match plan {
             Plan::Settled(decision) => decision.clone(),
-            Plan::Asks(asks) => self.conclude(asks, &matched),
+            Plan::Asks(asks) => self.conclude(asks, question, &matched),
         };
         (decision, matched)
     }

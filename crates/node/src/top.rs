@@ -11,18 +11,18 @@
 
 mod collect;
 
-use std::fmt::Write as _;
-use std::net::{Ipv4Addr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use limits::top::{By, KeyText, Summary, Top};
-use limits::{Fingerprint, LimitId, Part, PartKind, Span, WallTime};
+use limits::{Fingerprint, LimitId, Span, WallTime};
 use parking_lot::Mutex;
 use policy::Attributes;
 use wire::top::{KEYS_TOLD_MAX, LIMITS_TOLD_MAX, TopAsked, TopTold};
 
 use crate::clock;
+use crate::decision::{Decision, Wanted};
+use crate::ingress::plan::Asks;
 use crate::tally::{SHARDS, shard_of_this_thread};
 use crate::views::{Policies, Views};
 
@@ -252,30 +252,33 @@ fn until_next_turn(now: WallTime) -> Span {
     Span::from_nanos(if left < generation / 2 { left + generation } else { left })
 }
 
-/// Writes the text of a key: the attributes that its limit counts by, with what a check says of them. An address is shown
-/// as it is counted, so an IPv6 address as the first of its group.
-pub fn write_key(names: &[Box<str>], attributes: &Attributes<'_>, text: &mut KeyText) {
-    for name in names {
-        match attributes.part(name) {
-            None => text.push_part(name, ""),
-            Some(Part { kind: PartKind::Text, bytes }) => {
-                text.push_part(name, std::str::from_utf8(bytes).unwrap_or("?"));
+impl Policies {
+    /// Counts a decision among the keys of its limits: a hit of what stays charged where the check passed, a denial where a
+    /// limit refused, also one that only watches. A limit that admitted what another refused counts nothing, and nor does
+    /// a peek. A failure mode's answer counts as what it says.
+    pub(crate) fn count_keys(&self, asks: &Asks, attributes: &Attributes<'_>, decision: &Decision) {
+        if decision.wanted == Wanted::Peek {
+            return;
+        }
+        for (leg, answer) in asks.legs.iter().zip(&decision.legs) {
+            let (Some(top), Some(known)) = (self.tops.limit(leg.limit), self.limit(leg.limit)) else { continue };
+            let units =
+                if decision.wanted == Wanted::UpTo { leg.cost.saturating_mul(decision.units) } else { leg.cost };
+            let write = |text: &mut KeyText| write_key(&known.key, attributes, text);
+            match (answer.allowed, decision.allowed) {
+                (true, true) if units > 0 => top.count(By::Hits, leg.key, units, write),
+                (true, _) => {}
+                (false, _) => top.count(By::Denials, leg.key, 1, write),
             }
-            Some(Part { kind: PartKind::Ip, bytes }) => text.push_part(name, address(bytes).as_str()),
         }
     }
 }
 
-/// An address as text, without an allocation.
-fn address(bytes: &[u8]) -> KeyText {
-    let mut text = KeyText::new();
-    let written = match (<[u8; 4]>::try_from(bytes), <[u8; 16]>::try_from(bytes)) {
-        (Ok(four), _) => write!(text, "{}", Ipv4Addr::from(four)),
-        (_, Ok(sixteen)) => write!(text, "{}", Ipv6Addr::from(sixteen)),
-        (Err(_), Err(_)) => write!(text, "?"),
-    };
-    written.expect("a text that is full is cut, not refused");
-    text
+/// Writes the text of a key: the attributes that its limit counts by, with what a check says of them.
+pub fn write_key(names: &[Box<str>], attributes: &Attributes<'_>, text: &mut KeyText) {
+    for name in names {
+        text.push_part(name, attributes.get(name).unwrap_or(""));
+    }
 }
 
 /// What this node tells whoever asks, of the limits of which anything was counted here: the busiest, as far as one telling
@@ -409,8 +412,6 @@ mod tests {
             text.as_str().to_owned()
         };
         assert_eq!(read(&["org", "user"], &[("user", "u1"), ("org", "acme"), ("x", "y")]), "org=acme user=u1");
-        assert_eq!(read(&["ip"], &[("ip", "::ffff:192.0.2.1")]), "ip=192.0.2.1");
-        assert_eq!(read(&["ip"], &[("ip", "2001:db8::7")]), "ip=2001:db8::", "the group's first");
         assert_eq!(read(&["user"], &[("org", "acme")]), "user=", "counted as anonymous");
         assert_eq!(read(&[], &[("org", "acme")]), "", "one key for all");
     }
