@@ -175,6 +175,11 @@ impl Twin {
 /// Brute force over every interval between two admissions: what a limit promises in *any* window. Aligned windows are
 /// checked one by one, and any stretch of a period holds at most twice the amount.
 pub fn assert_never_over(twin: &Twin, admissions: &[Admission]) {
+    assert_eq!(over(twin, admissions), None, "{:?}", twin.shape);
+}
+
+/// Which window holds more than is promised, in words, if one does.
+pub fn over(twin: &Twin, admissions: &[Admission]) -> Option<String> {
     let (amount, period) = (u128::from(twin.rate().amount()), u128::from(twin.rate().period().as_nanos()));
     for (first, from) in admissions.iter().enumerate() {
         let mut sum = 0;
@@ -195,7 +200,10 @@ pub fn assert_never_over(twin: &Twin, admissions: &[Admission]) {
                 | Algorithm::Calendar { .. }
                 | Algorithm::Concurrency { .. } => continue,
             };
-            assert!(sum <= most, "{sum} units within {length} ns, at most {most}: {:?}", twin.shape);
+            if sum > most {
+                return Some(format!("{sum} units within {length} ns, at most {most}"));
+            }
         }
     }
+    None
 }
