@@ -40,7 +40,8 @@ pub struct Edges {
 }
 
 impl Promise {
-    /// What a limit of this shape promises; `None` when it is unlimited. `edges` matter for aligned windows only.
+    /// What a limit of this shape promises; `None` when it promises nothing about stretches of time: unlimited, windows
+    /// of a calendar, slots. `edges` matter for aligned windows only.
     pub fn of(shape: &Shape, edges: Option<Edges>) -> Option<Promise> {
         let rate = shape.rate?;
         let counted = match shape.algorithm {
@@ -48,6 +49,9 @@ impl Promise {
             Algorithm::TokenBucket { .. } => Counted::Bucket { burst: shape.capacity()? },
             Algorithm::SlidingLog { .. } => Counted::Log,
             Algorithm::FixedWindow { .. } => Counted::Window { edges },
+            // Just under twice the amount, wherever the stretch begins.
+            Algorithm::SlidingCounter => Counted::Window { edges: None },
+            Algorithm::Calendar { .. } | Algorithm::Concurrency { .. } => return None,
         };
         Some(Promise { rate, counted })
     }
