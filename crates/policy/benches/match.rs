@@ -41,7 +41,7 @@ fn checks(kinds: usize, rules: usize) -> Vec<Check> {
 /// Matches one check and walks the parts of its keys, as an ingress does.
 fn match_one(catalogue: &Catalogue, attributes: &Attributes<'_>) -> usize {
     let domain = catalogue.domain("d").expect("the domain");
-    let Ok(Matched::Limits(limits)) = domain.matching(attributes, 1) else { panic!("a rule matches") };
+    let Ok(Matched::Limits(limits)) = domain.matching(attributes, 1, None) else { panic!("a rule matches") };
     let bytes = |applied: ringfence_policy::Applied<'_>| applied.key().map(|part| part.bytes.len()).sum::<usize>();
     limits.iter().map(bytes).sum()
 }

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use limits::{Part, PartKind};
+use limits::Part;
 
 use crate::address::Address;
 use crate::name::is_attribute_name;
@@ -18,12 +18,16 @@ pub const VALUE_MAX: usize = 256;
 /// The attribute that is parsed as an address.
 pub(crate) const IP: &str = "ip";
 
+/// The attribute that says which plan a check is under.
+pub(crate) const PLAN: &str = "plan";
+
 /// The attribute that has no query.
 pub(crate) const PATH: &str = "path";
 
 /// The attributes of one check, borrowed from the request; about 1 KiB, without any allocation.
 ///
-/// Two names have a meaning of their own. `ip` is parsed: IPv4 written as IPv6 is unmapped, and keys count IPv6 by /64.
+/// Two names have a meaning of their own. `ip` is parsed: IPv4 written as IPv6 is unmapped, and keys count addresses by
+/// prefix, IPv6 by /64 unless the limit says otherwise.
 /// `path` ends before its first `?` or `#`: a query that a caller forgot to cut must not lead a check past the rules for
 /// its path. Nothing else is normalised; numbers are their decimal text.
 #[derive(Clone)]
@@ -156,12 +160,6 @@ impl<'a> Attributes<'a> {
         self.pairs().iter().find(|pair| pair.name == name).map(|pair| pair.value)
     }
 
-    /// What a key counts of an attribute: its text, or the group that its address belongs to.
-    pub fn part(&self, name: &str) -> Option<Part<'_>> {
-        let place = self.pairs().iter().position(|pair| pair.name == name)?;
-        Some(self.part_at(place))
-    }
-
     /// Names and values, sorted by name.
     pub fn iter(&self) -> impl Iterator<Item = (&'a str, &'a str)> + '_ {
         self.pairs().iter().map(|pair| (pair.name, pair.value))
@@ -176,13 +174,14 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// The part of a key.
-    pub(crate) fn part_at(&self, place: usize) -> Part<'_> {
-        let Attribute { name, value } = self.pairs[place];
-        match &self.ip {
-            Some(address) if name == IP => Part { kind: PartKind::Ip, bytes: address.group() },
-            _ => Part::text(value),
-        }
+    /// The value, as the part of a key; an address counts by its group, which is the limit's to say.
+    pub(crate) fn text_at(&self, place: usize) -> Part<'_> {
+        Part::text(self.pairs[place].value)
+    }
+
+    /// The address that the check comes from.
+    pub(crate) fn address(&self) -> Option<&Address> {
+        self.ip.as_ref()
     }
 }
 
@@ -216,15 +215,6 @@ mod tests {
         assert_eq!(attributes.get("org"), Some("acme"));
         assert_eq!(attributes.get("plan"), None);
         assert_eq!(attributes.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["client", "org", "user"]);
-    }
-
-    #[test]
-    fn the_part_of_a_key_is_the_text_or_the_addresss_group() {
-        let attributes = Attributes::new([("ip", "2001:db8::1"), ("org", "acme")]).unwrap();
-        assert_eq!(attributes.part("org"), Some(Part::text("acme")));
-        let group = [0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
-        assert_eq!(attributes.part("ip"), Some(Part { kind: PartKind::Ip, bytes: &group }));
-        assert_eq!(attributes.part("user"), None);
     }
 
     #[test]

@@ -13,6 +13,10 @@ pub struct Bounds {
     pub limits: usize,
     /// Rules in one document; 10,000.
     pub rules: usize,
+    /// Plans in one document; 256.
+    pub plans: usize,
+    /// Overrides in one document; 4,096.
+    pub overrides: usize,
     /// Combinations of values that all rules' matches come to together: a rule with lists of 3 and 4 values counts 12;
     /// 65,536. It bounds the memory of the compiled rules.
     pub combinations: usize,
@@ -20,7 +24,15 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Bounds {
-        Bounds { bytes: 256 * 1024, depth: 16, limits: 10_000, rules: 10_000, combinations: 65_536 }
+        Bounds {
+            bytes: 256 * 1024,
+            depth: 16,
+            limits: 10_000,
+            rules: 10_000,
+            plans: 256,
+            overrides: 4_096,
+            combinations: 65_536,
+        }
     }
 }
 
@@ -49,3 +61,16 @@ pub const LOG_ENTRIES_MAX: u32 = 100_000;
 
 /// Entries that a sliding log keeps per key when the document does not say.
 pub const LOG_ENTRIES_DEFAULT: u32 = 4_096;
+
+/// Different pairs of prefixes that the limits of one document may count addresses by. Matching groups an address once
+/// per pair.
+pub const IP_PREFIXES_MAX: usize = 4;
+
+/// The longest reason of an override, in bytes.
+pub const REASON_MAX: usize = 1_024;
+
+/// The most limits of a domain that may come with checks.
+pub const INLINE_LIMITS_MAX: u32 = 1_024;
+
+/// How many limits of a domain may come with checks when the document does not say.
+pub const INLINE_LIMITS_DEFAULT: u32 = 64;

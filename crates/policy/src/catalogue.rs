@@ -2,12 +2,12 @@
 //! up in. A catalogue never changes; applying a document makes the next one, which continues its numbers, so that keys
 //! counted under the one are understood by the other.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use limits::{Book, BookEntry, Budgets, Calendars, DomainId, LimitId, Shapes, Variant};
+use limits::{Algorithm, Book, BookEntry, Budgets, Calendars, DomainId, LimitId, Shape, Shapes, Variant};
 
 use crate::almanac::Almanac;
 use crate::document::Document;
@@ -22,8 +22,16 @@ pub struct Catalogue {
     shapes: Shapes,
     almanac: Arc<Almanac>,
     budgets: Arc<Budgets>,
-    /// By limit id.
-    book: Vec<Option<BookEntry>>,
+    book: Listing,
+}
+
+/// What owners look up.
+#[derive(Clone, Debug)]
+struct Listing {
+    /// The limits' own numbers, by limit id.
+    own: Vec<Option<BookEntry>>,
+    /// The numbers of plans and overrides.
+    varied: HashMap<(LimitId, Variant), BookEntry, FixedState>,
 }
 
 /// Why a document could not become part of the catalogue. The catalogue is as it was; the document was readable, so it
@@ -65,7 +73,7 @@ impl Catalogue {
             shapes,
             almanac,
             budgets: Arc::new(Budgets::new()),
-            book: Vec::new(),
+            book: Listing::empty(),
         }
     }
 
@@ -87,11 +95,18 @@ impl Catalogue {
         let mut next = self.clone();
         let name = document.domain();
         let number = next.number(name)?;
-        let shapes = &mut next.shapes;
+        let (shapes, almanac) = (&mut next.shapes, &next.almanac);
         let listed = |limit: &str| listed(name, limit, ids);
-        let domain = Domain::compile(document, number, revision, listed, |shape| shapes.intern(shape))?;
+        let intern = |shape: Shape| {
+            if let Algorithm::Calendar { calendar } = shape.algorithm {
+                almanac.open(calendar);
+            }
+            shapes.intern(shape)
+        };
+        let domain = Domain::compile(document, number, revision, listed, intern)?;
         next.domains.insert(name.into(), Arc::new(domain));
-        next.book = next.list()?;
+        next.check_ids()?;
+        next.book = next.list();
         next.divide(max_keys);
         Ok(next)
     }
@@ -100,10 +115,8 @@ impl Catalogue {
     /// As with [`Catalogue::with_domain`], the room for keys is divided anew at once.
     pub fn without_domain(&self, name: &str, max_keys: u64) -> Catalogue {
         let mut next = self.clone();
-        let removed = next.domains.remove(name);
-        for limit in removed.iter().flat_map(|domain| domain.limits()) {
-            next.book[limit.id().0 as usize] = None;
-        }
+        next.domains.remove(name);
+        next.book = next.list();
         next.divide(max_keys);
         next
     }
@@ -142,20 +155,26 @@ impl Catalogue {
         Ok(number)
     }
 
-    /// The limits of all domains by id.
-    fn list(&self) -> Result<Vec<Option<BookEntry>>, CatalogueError> {
-        let mut book: Vec<Option<BookEntry>> = Vec::new();
+    /// That no two limits have one id.
+    fn check_ids(&self) -> Result<(), CatalogueError> {
+        let mut ids = BTreeSet::new();
         for domain in self.domains() {
             for limit in domain.limits() {
-                let place = limit.id().0 as usize;
-                book.resize(book.len().max(place + 1), None);
-                if book[place].is_some() {
+                if !ids.insert(limit.id()) {
                     return Err(unusable(domain.name(), limit.name(), limit.id()));
                 }
-                book[place] = Some(BookEntry { shape: limit.shape_id(), allotted_at: limit.allotted_at() });
             }
         }
-        Ok(book)
+        Ok(())
+    }
+
+    /// The numbers of all limits of all domains.
+    fn list(&self) -> Listing {
+        let mut book = Listing::empty();
+        for (limit, variant, entry) in self.domains().flat_map(Domain::entries) {
+            book.add(limit, variant, entry);
+        }
+        book
     }
 
     /// Gives every domain an equal part of the keys, at least one, and those that were removed none.
@@ -182,6 +201,23 @@ fn unusable(domain: &str, limit: &str, id: LimitId) -> CatalogueError {
     CatalogueError::LimitIdUnusable { domain: domain.to_owned(), limit: limit.to_owned(), id: id.0 }
 }
 
+impl Listing {
+    fn empty() -> Listing {
+        Listing { own: Vec::new(), varied: HashMap::with_hasher(FixedState::with_seed(0)) }
+    }
+
+    fn add(&mut self, limit: LimitId, variant: Variant, entry: BookEntry) {
+        match variant {
+            Variant::OWN => {
+                let place = limit.0 as usize;
+                self.own.resize(self.own.len().max(place + 1), None);
+                self.own[place] = Some(entry);
+            }
+            Variant(_) => drop(self.varied.insert((limit, variant), entry)),
+        }
+    }
+}
+
 impl Default for Catalogue {
     fn default() -> Catalogue {
         Catalogue::empty()
@@ -190,7 +226,10 @@ impl Default for Catalogue {
 
 impl Book for Catalogue {
     fn limit(&self, limit: LimitId, variant: Variant) -> Option<BookEntry> {
-        self.book.get(limit.0 as usize).copied().flatten().filter(|_| variant == Variant::OWN)
+        match variant {
+            Variant::OWN => self.book.own.get(limit.0 as usize).copied().flatten(),
+            Variant(_) => self.book.varied.get(&(limit, variant)).copied(),
+        }
     }
 
     fn shapes(&self) -> &Shapes {

@@ -5,6 +5,7 @@ use std::hash::Hasher as _;
 
 use siphasher::sip128::{Hasher128 as _, SipHasher24};
 
+use crate::address::IpPrefixes;
 use crate::document::{Document, LimitSpec};
 
 /// One limit of a document, for the control plane.
@@ -14,7 +15,7 @@ pub struct LimitDigest {
     pub name: String,
     /// SipHash-2-4 with 128 bits and a key of zeros over key and route; identity, not security. Per list: count u32 LE,
     /// then per attribute `len u32 LE | bytes`; the route's list is preceded by a byte, 1, and is the single byte 0
-    /// without a route. The bytes are those of the low half, little-endian, then of the high half.
+    /// without a route; prefixes of addresses other than the usual ones follow as the bytes 2, IPv4's and IPv6's. The bytes are those of the low half, little-endian, then of the high half.
     pub digest: [u8; 16],
     /// The name it had before, if it was renamed.
     pub renamed_from: Option<String>,
@@ -25,18 +26,21 @@ impl Document {
     pub fn limit_digests(&self) -> Vec<LimitDigest> {
         let digest = |limit: &LimitSpec| LimitDigest {
             name: limit.name.clone(),
-            digest: digest(&limit.key, limit.route.as_deref()),
+            digest: digest(&limit.key, limit.route.as_deref(), limit.prefixes),
             renamed_from: limit.renamed_from.clone(),
         };
         self.limits.iter().map(digest).collect()
     }
 }
 
-fn digest(key: &[String], route: Option<&[String]>) -> [u8; 16] {
+fn digest(key: &[String], route: Option<&[String]>, prefixes: IpPrefixes) -> [u8; 16] {
     let mut hasher = SipHasher24::new_with_key(&[0; 16]);
     write_list(&mut hasher, key);
     hasher.write(&[u8::from(route.is_some())]);
     route.inspect(|route| write_list(&mut hasher, route));
+    if prefixes != IpPrefixes::default() {
+        hasher.write(&[2, prefixes.v4, prefixes.v6]);
+    }
     hasher.finish128().as_bytes()
 }
 
@@ -74,11 +78,21 @@ mod tests {
             "rate: 1/s, key: [org, user], route: [user]",
             "rate: 1/s, key: [org, user], route: [user, org]",
             "rate: 1/s, key: [orguser]",
+            "rate: 1/s, key: [ip]",
+            "rate: 1/s, key: [ip], ipv6_prefix: 56",
+            "rate: 1/s, key: [ip], ipv4_prefix: 24",
+            "rate: 1/s, key: [ip], ipv4_prefix: 24, ipv6_prefix: 56",
         ];
         let mut digests: Vec<[u8; 16]> = others.iter().map(|limit| digest_of(limit)).chain([digest]).collect();
         digests.sort_unstable();
         digests.dedup();
         assert_eq!(digests.len(), others.len() + 1);
+    }
+
+    #[test]
+    fn the_usual_prefixes_may_be_written_or_left_out() {
+        let digest = digest_of("rate: 1/s, key: [ip]");
+        assert_eq!(digest, digest_of("rate: 1/s, key: [ip], ipv4_prefix: 32, ipv6_prefix: 64"));
     }
 
     #[test]

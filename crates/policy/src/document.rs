@@ -1,17 +1,31 @@
 //! A policy document: one domain, its limits, and the rules that pick them. What [`Document::parse`] returns is whole:
 //! every name it mentions exists, every number is within its range, and nothing in the text was ignored.
 
+mod inline;
 mod limit;
+mod numbers;
+mod overrides;
+mod plan;
 mod rule;
+mod variants;
 
-use crate::bounds::{ATTRIBUTES_NAMED_MAX, Bounds, LIMITS_PER_CHECK_MAX, MATCH_SETS_MAX};
+use crate::address::IpPrefixes;
+use crate::attributes::PLAN;
+use crate::bounds::{ATTRIBUTES_NAMED_MAX, Bounds, IP_PREFIXES_MAX, LIMITS_PER_CHECK_MAX, MATCH_SETS_MAX};
 use crate::error::{Findings, PolicyCode, PolicyError, Position};
 use crate::fields::{self, Fields, Later, shortened};
+use crate::inline::Inline;
 use crate::name::{NAME_SHAPE, is_name};
 use crate::rate_text;
 use crate::tree::{self, Node};
 
+use limit::Names;
+use variants::Variants;
+
 pub use limit::{LimitSpec, Missing, Mode};
+pub use numbers::Numbers;
+pub use overrides::OverrideSpec;
+pub use plan::{PLAN_DEFAULT, PlanSpec};
 pub use rule::{MatchSpec, Pattern, RuleSpec};
 
 /// The policy that `ringfence dev` starts with.
@@ -39,17 +53,15 @@ pub struct Document {
     pub(crate) domain: String,
     pub(crate) headers: Vec<Dialect>,
     pub(crate) limits: Vec<LimitSpec>,
+    pub(crate) plans: Vec<PlanSpec>,
+    pub(crate) overrides: Vec<OverrideSpec>,
+    pub(crate) inline: Option<Inline>,
     /// `None` without `rules:`: every limit applies to every check.
     pub(crate) rules: Option<Vec<RuleSpec>>,
 }
 
-const KNOWN: [&str; 5] = ["ringfence", "domain", "headers", "limits", "rules"];
-const LATER: [Later; 4] = [
-    ("plans", "rates by plan"),
-    ("overrides", "rates for single keys"),
-    ("tests", "tests inside the policy"),
-    ("inline", "rates that come with the check"),
-];
+const KNOWN: [&str; 8] = ["ringfence", "domain", "headers", "inline", "plans", "limits", "rules", "overrides"];
+const LATER: [Later; 1] = [("tests", "tests inside the policy")];
 
 impl Document {
     /// Reads a document in YAML or JSON within the default [`Bounds`].
@@ -91,6 +103,21 @@ impl Document {
         &self.limits
     }
 
+    /// The plans, in the order of the text.
+    pub fn plans(&self) -> &[PlanSpec] {
+        &self.plans
+    }
+
+    /// The overrides, in the order of the text.
+    pub fn overrides(&self) -> &[OverrideSpec] {
+        &self.overrides
+    }
+
+    /// Whether rates may come with the check, and which.
+    pub fn inline(&self) -> Option<&Inline> {
+        self.inline.as_ref()
+    }
+
     /// The rules, in the order of the text; `None` if there are no `rules:`, so that every limit applies to every check.
     pub fn rules(&self) -> Option<&[RuleSpec]> {
         self.rules.as_deref()
@@ -107,19 +134,19 @@ impl Document {
             Some(node) => dialects(node, findings),
             None => Some(vec![Dialect::Draft10]),
         };
+        let inline = optional(fields.get("inline"), |node| inline::read(node, findings));
         let limits = fields
             .require("limits", "a mapping of names to limits", findings)
             .and_then(|node| limit::read_all(node, bounds, findings));
-        let names = limit::Names::of(fields.get("limits"));
-        let rules = fields.get("rules").map(|node| rule::read_all(node, &names, bounds, findings));
-        if rules.is_none() {
+        let names = Names::of(fields.get("limits"));
+        let rates = read_rates(&fields, &names, limits.as_deref(), bounds, findings);
+        let rules = optional(fields.get("rules"), |node| rule::read_all(node, &names, bounds, findings));
+        if fields.get("rules").is_none() {
             check_limits_per_check(fields.place_of("limits"), names.len(), findings);
         }
-        let rules = match rules {
-            Some(rules) => Some(rules?),
-            None => None,
-        };
-        let document = Document { domain: domain?.to_owned(), headers: headers?, limits: limits?, rules };
+        let (domain, (plans, overrides)) = (domain?.to_owned(), rates?);
+        let (headers, limits, inline, rules) = (headers?, limits?, inline?, rules?);
+        let document = Document { domain, headers, limits, plans, overrides, inline, rules };
         document.check_attributes(fields.place_of("limits"), fields.place_of("rules"), findings);
         Some(document)
     }
@@ -128,10 +155,20 @@ impl Document {
     pub(crate) fn attributes(&self) -> Vec<&str> {
         let keys = self.limits.iter().flat_map(|limit| &limit.key);
         let matches = self.rules.iter().flatten().flat_map(|rule| rule.matches.iter().map(|it| &it.attribute));
-        let mut names: Vec<&str> = keys.chain(matches).map(String::as_str).collect();
+        let plan = self.limits.iter().any(|limit| limit.numbers.is_none()).then_some(PLAN);
+        let mut names: Vec<&str> = keys.chain(matches).map(String::as_str).chain(plan).collect();
         names.sort_unstable();
         names.dedup();
         names
+    }
+
+    /// The pairs of prefixes that limits on `ip` count by, each once, sorted.
+    pub(crate) fn prefixes(&self) -> Vec<IpPrefixes> {
+        let by_ip = self.limits.iter().filter(|limit| limit.key.iter().any(|name| name == crate::attributes::IP));
+        let mut prefixes: Vec<IpPrefixes> = by_ip.map(|limit| limit.prefixes).collect();
+        prefixes.sort_unstable();
+        prefixes.dedup();
+        prefixes
     }
 
     fn check_attributes(&self, limits_at: Position, rules_at: Position, findings: &mut Findings) {
@@ -139,6 +176,11 @@ impl Document {
         if named > ATTRIBUTES_NAMED_MAX {
             let message = format!("limits and rules name {named} different attributes");
             findings.push(too_many(limits_at, message, ATTRIBUTES_NAMED_MAX));
+        }
+        let prefixes = self.prefixes().len();
+        if prefixes > IP_PREFIXES_MAX {
+            let message = format!("limits count addresses by {prefixes} different pairs of prefixes");
+            findings.push(too_many(limits_at, message, IP_PREFIXES_MAX));
         }
         let mut sets: Vec<Vec<(&str, bool)>> = self.rules.iter().flatten().flat_map(RuleSpec::match_sets).collect();
         sets.sort_unstable();
@@ -148,6 +190,33 @@ impl Document {
             findings.push(too_many(rules_at, message, MATCH_SETS_MAX));
         }
     }
+}
+
+/// `None` if a part is there and could not be read.
+fn optional<'t, 's, T>(node: Option<&'t Node<'s>>, read: impl FnOnce(&'t Node<'s>) -> Option<T>) -> Option<Option<T>> {
+    match node {
+        None => Some(None),
+        Some(node) => read(node).map(Some),
+    }
+}
+
+/// The numbers that limits have not of their own: plans and overrides.
+fn read_rates(
+    fields: &Fields<'_, '_>,
+    names: &Names<'_>,
+    limits: Option<&[LimitSpec]>,
+    bounds: &Bounds,
+    findings: &mut Findings,
+) -> Option<(Vec<PlanSpec>, Vec<OverrideSpec>)> {
+    let mut variants = Variants::default();
+    let plans =
+        optional(fields.get("plans"), |node| plan::read_all(node, names, limits, bounds, &mut variants, findings));
+    let overrides = optional(fields.get("overrides"), |node| {
+        overrides::read_all(node, names, limits, bounds, &mut variants, findings)
+    });
+    let plans = plans?.unwrap_or_default();
+    plan::check_limits(&plans, limits?, names, findings);
+    Some((plans, overrides?.unwrap_or_default()))
 }
 
 fn version(fields: &Fields<'_, '_>, findings: &mut Findings) {

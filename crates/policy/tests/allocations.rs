@@ -57,7 +57,7 @@ fn a_check_with_the_most_attributes_allocates_nothing() {
     let mut fingerprints = 0;
     let counted = allocations(|| {
         let attributes = Attributes::new(pairs.iter().copied()).unwrap();
-        let matched = catalogue.domain("d").unwrap().matching(&attributes, 1).unwrap();
+        let matched = catalogue.domain("d").unwrap().matching(&attributes, 1, None).unwrap();
         let Matched::Limits(limits) = matched else { panic!("the rule matches") };
         for applied in limits.iter() {
             let fingerprint = Fingerprint::of(&key, applied.id(), applied.key());

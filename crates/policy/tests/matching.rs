@@ -106,7 +106,7 @@ fn quoted(values: &[String]) -> String {
 /// What the catalogue says, in the twin's words.
 fn answer(catalogue: &Catalogue, check: &Check, cost: u64) -> String {
     let attributes = Attributes::new(check.iter().map(|(name, value)| (*name, &**value))).unwrap();
-    match catalogue.domain("d").unwrap().matching(&attributes, cost).unwrap() {
+    match catalogue.domain("d").unwrap().matching(&attributes, cost, None).unwrap() {
         Matched::NoLimit { rule: None } => "no rule".to_owned(),
         Matched::NoLimit { rule: Some(rule) } => format!("{rule}: nothing"),
         Matched::MissingAttribute { rule, limit, attribute } => {
@@ -207,7 +207,7 @@ proptest! {
         let mut routes = std::collections::BTreeMap::new();
         for (check, cost) in &checks {
             let attributes = Attributes::new(check.iter().map(|(name, value)| (*name, &**value))).unwrap();
-            let matched = catalogue.domain("d").unwrap().matching(&attributes, *cost).unwrap();
+            let matched = catalogue.domain("d").unwrap().matching(&attributes, *cost, None).unwrap();
             let Matched::Limits(limits) = matched else { continue };
             for applied in limits.iter() {
                 let bytes = |part: limits::Part<'_>| (part.kind as u8, part.bytes.to_vec());
@@ -235,7 +235,7 @@ fn domain(text: &str) -> Catalogue {
 
 fn says(catalogue: &Catalogue, pairs: &[(&'static str, &str)]) -> String {
     let attributes = Attributes::new(pairs.iter().copied()).unwrap();
-    match catalogue.domain("d").unwrap().matching(&attributes, 1).unwrap() {
+    match catalogue.domain("d").unwrap().matching(&attributes, 1, None).unwrap() {
         Matched::NoLimit { rule } => format!("no limit by {rule:?}"),
         Matched::MissingAttribute { limit, attribute, .. } => format!("{} lacks {attribute}", limit.name()),
         Matched::Limits(limits) => {
@@ -249,7 +249,9 @@ fn says(catalogue: &Catalogue, pairs: &[(&'static str, &str)]) -> String {
 fn without_rules_every_limit_applies_to_every_check() {
     let catalogue = domain("limits: { a: { rate: 1/s, key: [] }, b: { rate: 1/s, key: [client] } }");
     let attributes = Attributes::new([("client", "alice"), ("user", "nobody names this")]).unwrap();
-    let Matched::Limits(limits) = catalogue.domain("d").unwrap().matching(&attributes, 5).unwrap() else { panic!() };
+    let Matched::Limits(limits) = catalogue.domain("d").unwrap().matching(&attributes, 5, None).unwrap() else {
+        panic!()
+    };
     assert_eq!((limits.rule(), limits.cost(), limits.len()), (None, 5, 2));
     assert_eq!(limits.iter().map(|it| it.limit().name()).collect::<Vec<_>>(), ["a", "b"]);
 }
@@ -309,7 +311,7 @@ fn a_shadow_limit_without_its_attribute_does_not_refuse() {
 fn a_cost_above_the_largest_is_an_error_that_names_the_rule() {
     let catalogue = domain("limits: { a: { rate: 1/s, key: [] } }\nrules: [{ name: dear, cost: 1000, limits: [a] }]");
     let attributes = Attributes::new([]).unwrap();
-    let matching = |cost| catalogue.domain("d").unwrap().matching(&attributes, cost).map(|_| ());
+    let matching = |cost| catalogue.domain("d").unwrap().matching(&attributes, cost, None).map(|_| ());
     assert_eq!(matching(999_999_999_999), Ok(()));
     for cost in [1_000_000_000_000, u64::MAX] {
         let error = matching(cost).unwrap_err();

@@ -195,7 +195,7 @@ impl Ingress {
         };
         let (wanted, cost) = (question.wanted, question.cost);
         let unasked = Unasked { wanted, cost, id: name.told, revision: domain.revision() };
-        match domain.matching(&question.attributes, weighed_by(wanted, cost)) {
+        match domain.matching(&question.attributes, weighed_by(wanted, cost), self.owner.wall()) {
             Err(_) => Plan::Settled(Err(NotPut::CostTooLarge)),
             Ok(Matched::NoLimit { .. }) => Plan::Settled(match question.limit {
                 Some(_) => Err(NotPut::UnknownLimit),
@@ -294,7 +294,7 @@ fn leg_of(keys: &Keys, applied: &Applied<'_>) -> Leg {
         shadow: applied.shadow(),
         fail: *limit.fail(),
         when_full: *limit.when_full(),
-        whole: Shape { rate: limit.rate(), algorithm: limit.algorithm(), ..*limit.shape() },
+        whole: *applied.whole(),
         group: 0,
         place: 0,
     }

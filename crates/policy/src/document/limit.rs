@@ -1,17 +1,20 @@
-//! One limit of a document: a rate, how it is counted, by which attributes, and what happens when nobody can count.
+//! One limit of a document: its numbers and how they are counted, by which attributes, and what happens when nobody can
+//! count.
 
 use std::collections::BTreeMap;
 
-use limits::{Algorithm, Align, FailMode, Rate};
+use limits::{FailMode, Span};
 
-use crate::bounds::{Bounds, KEY_PARTS_MAX, LOG_ENTRIES_DEFAULT, LOG_ENTRIES_MAX};
+use crate::address::IpPrefixes;
+use crate::attributes::IP;
+use crate::bounds::{Bounds, KEY_PARTS_MAX};
 use crate::error::{Findings, PolicyCode, PolicyError, Position};
-use crate::fields::{self, Fields, Later, quoted, shortened};
+use crate::fields::{self, Fields, Later, choose, quoted, shortened};
 use crate::name::{ATTRIBUTE_SHAPE, NAME_SHAPE, is_attribute_name, is_name};
 use crate::nearest::nearest;
-use crate::rate_text::RateText;
-use crate::tree::{Entry, Node, Scalar, Value};
+use crate::tree::{Entry, Node, Value};
 
+use super::numbers::{Counting, Kind, Numbers, Source};
 use super::{conflict, too_many};
 
 /// What happens to a check that lacks an attribute of the key.
@@ -41,14 +44,16 @@ pub enum Mode {
 pub struct LimitSpec {
     /// Its name, unique in the document.
     pub name: String,
-    /// The rate; `None` for `unlimited`.
-    pub rate: Option<Rate>,
-    /// How it is counted, with the burst of a bucket.
-    pub algorithm: Algorithm,
+    /// Its own numbers; `None` if they come from the plan.
+    pub numbers: Option<Numbers>,
+    /// How its numbers are counted, whoever's they are.
+    pub(super) counting: Counting,
     /// The attributes it counts by, in the order of the text; none for one count over all checks.
     pub key: Vec<String>,
     /// The attributes of the key that route it, sorted; `None` without `route:`.
     pub route: Option<Vec<String>>,
+    /// How many bits of `ip` it counts by.
+    pub prefixes: IpPrefixes,
     /// What the ingress says when no owner can answer.
     pub fail: FailMode,
     /// What happens to a check that lacks an attribute of the key.
@@ -61,28 +66,31 @@ pub struct LimitSpec {
     pub renamed_from: Option<String>,
 }
 
-const KNOWN: [&str; 12] = [
+pub(super) const KNOWN: [&str; 18] = [
     "rate",
     "algorithm",
     "align",
+    "max_log_entries",
+    "approximate",
+    "slots",
+    "ttl",
+    "max_hold",
     "key",
+    "ipv4_prefix",
+    "ipv6_prefix",
     "route",
     "fail",
     "missing",
     "mode",
-    "max_log_entries",
     "when_full",
     "renamed_from",
     "proof",
 ];
-const LATER: [Later; 12] = [
+pub(super) const FAIL_KNOWN: [&str; 2] = ["emergency", "reserved"];
+const LATER: [Later; 8] = [
     ("schedules", "rates by time of day"),
     ("warn_at", "a warning before the limit"),
     ("candidate", "a second rate on trial"),
-    ("slots", "concurrency limits"),
-    ("ttl", "concurrency limits"),
-    ("max_hold", "concurrency limits"),
-    ("approximate", "the sliding counter"),
     ("penalty", "counting denials"),
     ("keep_free", "priorities"),
     ("enforce", "enforcement for a share of the keys"),
@@ -110,6 +118,7 @@ pub(super) fn read_all(node: &Node<'_>, bounds: &Bounds, findings: &mut Findings
 /// The names of limits, whether or not the limits could be read, and their places in the document's order.
 pub(super) struct Names<'t> {
     numbers: BTreeMap<&'t str, u32>,
+    entries: Vec<(&'t str, Position)>,
 }
 
 impl<'t> Names<'t> {
@@ -118,7 +127,26 @@ impl<'t> Names<'t> {
             Some(Value::Map(entries)) => &entries[..],
             Some(Value::Scalar(_) | Value::List(_)) | None => &[],
         };
-        Names { numbers: (0..).zip(entries).map(|(number, entry)| (&*entry.key, number)).collect() }
+        let entries: Vec<(&str, Position)> = entries.iter().map(|entry| (&*entry.key, entry.at)).collect();
+        Names { numbers: (0..).zip(&entries).map(|(number, (name, _))| (*name, number)).collect(), entries }
+    }
+
+    /// Where a limit's name stands.
+    pub(super) fn at(&self, number: u32) -> Position {
+        self.entries[number as usize].1
+    }
+
+    /// The limit that a text names; if there is none, that is noted.
+    pub(super) fn find(&self, name: &str, at: Position, findings: &mut Findings) -> Option<u32> {
+        let number = self.number(name);
+        if number.is_none() {
+            let message = format!("there is no limit `{}`", shortened(name));
+            // Among many limits the search takes a while; it is not worth it for a finding that is dropped.
+            let suggestion = if findings.is_full() { None } else { self.nearest(name).map(quoted) };
+            let error = PolicyError::new(at, PolicyCode::UnknownLimit, message).expected("a limit of this document");
+            findings.push(error.suggestion(suggestion));
+        }
+        number
     }
 
     pub(super) fn len(&self) -> usize {
@@ -137,34 +165,80 @@ impl<'t> Names<'t> {
 fn read_one(entry: &Entry<'_>, findings: &mut Findings) -> Option<LimitSpec> {
     let named = fields::check_name(&entry.key, entry.at, "the name of a limit", (is_name, NAME_SHAPE), findings);
     let fields = Fields::of(&entry.value, "a limit", &KNOWN, &LATER, findings)?;
-    let algorithm = Kind::read(&fields, findings);
-    let rate = fields.require("rate", "a rate, such as `10/s`", findings).and_then(|node| rate(node, findings));
+    let kind = Kind::read(&fields, findings);
+    let fail = fields.get("fail").map_or(Some(fail_default(kind.flatten())), |node| fail(node, findings));
+    let counting = kind.and_then(|kind| Counting::read(kind, fail, &fields, findings));
+    let numbers = own_numbers(kind.flatten(), counting, &fields, findings);
     let key = fields.require("key", "a list of attributes, `[]` for one count over all checks", findings);
     let key = key.and_then(|node| attributes(node, KEY_PARTS_MAX, findings));
+    let prefixes = prefixes(&fields, key.as_deref(), findings);
     let route = fields.get("route").map(|node| route(node, key.as_deref(), findings));
-    let fail = fields.get("fail").map_or(Some(FailMode::Open), |node| fail(node, findings));
     let missing = choose(&fields, "missing", &MISSING, Missing::Deny, &[], findings);
     let mode = mode(&fields, findings);
     let when_full = fields.get("when_full").map(|node| fields::word(node, "when_full", &WHEN_FULL, &[], findings));
     let proof = choose(&fields, "proof", &[("lease", ())], (), &["quorum"], findings);
     let renamed_from = fields.get("renamed_from").map(|node| renamed_from(&entry.key, node, findings));
-    let algorithm = algorithm.and_then(|kind| counted(kind, rate, &fields, findings));
     proof?;
     Some(LimitSpec {
         name: named.then(|| entry.key.clone().into_owned())?,
-        rate: match rate? {
-            RateText::Unlimited => None,
-            RateText::Limited { rate, .. } => Some(rate),
-        },
-        algorithm: algorithm?,
+        numbers: numbers?,
+        counting: counting?,
         key: key?,
         route: transposed(route)?,
+        prefixes: prefixes?,
         fail: fail?,
         missing: missing?,
         mode: mode?,
         when_full: transposed(when_full)?.unwrap_or(fail?),
         renamed_from: transposed(renamed_from)?,
     })
+}
+
+/// A slot that nobody can count is not given out; what a rate limits goes on meanwhile.
+fn fail_default(kind: Option<Kind>) -> FailMode {
+    match kind {
+        Some(Kind::Concurrency) => FailMode::Closed,
+        Some(Kind::TokenBucket | Kind::SlidingLog | Kind::FixedWindow | Kind::SlidingCounter | Kind::Calendar)
+        | None => FailMode::Open,
+    }
+}
+
+/// The numbers of a limit itself; `None` within if they come from the plan. They are read even if how they are counted
+/// could not be, so that one pass finds everything.
+fn own_numbers(
+    kind: Option<Kind>,
+    counting: Option<Counting>,
+    fields: &Fields<'_, '_>,
+    findings: &mut Findings,
+) -> Option<Option<Numbers>> {
+    let counting = match (counting, kind) {
+        (Some(counting), _) => counting,
+        (None, Some(Kind::Concurrency)) => {
+            Counting::Concurrency { ttl: Span::from_secs(1), max_hold: Span::from_secs(1) }
+        }
+        (None, Some(_) | None) => Counting::AsTheRateSays,
+    };
+    let (key, expected) = counting.key();
+    let node = fields.require(key, expected, findings)?;
+    match Source::of(node, findings)? {
+        Source::Plan => Some(None),
+        Source::Own => counting.numbers(node, findings).map(Some),
+    }
+}
+
+/// `ipv4_prefix` and `ipv6_prefix`, which only a limit on `ip` has.
+fn prefixes(fields: &Fields<'_, '_>, key: Option<&[String]>, findings: &mut Findings) -> Option<IpPrefixes> {
+    let usual = IpPrefixes::default();
+    let mut read = |name: &str, most: u8, usual: u8| {
+        let Some(node) = fields.get(name) else { return Some(usual) };
+        if key.is_some_and(|key| !key.iter().any(|it| it == IP)) {
+            let error = conflict(fields.place_of(name), &format!("`{name}` belongs to a limit that counts by `ip`"));
+            findings.push(error.expected("`ip` among the attributes of the key"));
+        }
+        fields::number(node, &format!("`{name}`"), 1, most.into(), findings).and_then(|bits| u8::try_from(bits).ok())
+    };
+    let (v4, v6) = (read("ipv4_prefix", 32, usual.v4), read("ipv6_prefix", 128, usual.v6));
+    Some(IpPrefixes { v4: v4?, v6: v6? })
 }
 
 /// `None` if a field is there and could not be read.
@@ -180,97 +254,6 @@ const WHEN_FULL: [(&str, FailMode); 2] = [("closed", FailMode::Closed), ("open",
 /// The `mode:` of a limit or of a rule.
 pub(super) fn mode(fields: &Fields<'_, '_>, findings: &mut Findings) -> Option<Mode> {
     choose(fields, "mode", &MODES, Mode::Enforce, &[], findings)
-}
-
-fn choose<T: Copy>(
-    fields: &Fields<'_, '_>,
-    key: &str,
-    words: &[(&'static str, T)],
-    default: T,
-    later: &[&str],
-    findings: &mut Findings,
-) -> Option<T> {
-    fields.get(key).map_or(Some(default), |node| fields::word(node, key, words, later, findings))
-}
-
-/// The algorithm's name, before its numbers are known.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    TokenBucket,
-    SlidingLog,
-    FixedWindow,
-}
-
-impl Kind {
-    fn read(fields: &Fields<'_, '_>, findings: &mut Findings) -> Option<Kind> {
-        const WORDS: [(&str, Kind); 3] = [
-            ("token-bucket", Kind::TokenBucket),
-            ("sliding-log", Kind::SlidingLog),
-            ("fixed-window", Kind::FixedWindow),
-        ];
-        const LATER: [&str; 3] = ["sliding-counter", "calendar", "concurrency"];
-        let node = fields.get("algorithm");
-        let kind =
-            node.map_or(Some(Kind::TokenBucket), |node| fields::word(node, "algorithm", &WORDS, &LATER, findings))?;
-        kind.check_belongs(fields, "align", Kind::FixedWindow, "a fixed window", findings);
-        kind.check_belongs(fields, "max_log_entries", Kind::SlidingLog, "a sliding log", findings);
-        Some(kind)
-    }
-
-    fn check_belongs(self, fields: &Fields<'_, '_>, key: &str, to: Kind, words: &str, findings: &mut Findings) {
-        if fields.get(key).is_some() && self != to {
-            findings.push(conflict(fields.place_of(key), &format!("`{key}` belongs to {words}")));
-        }
-    }
-}
-
-/// The algorithm with its numbers.
-fn counted(kind: Kind, rate: Option<RateText>, fields: &Fields<'_, '_>, findings: &mut Findings) -> Option<Algorithm> {
-    let align = choose(fields, "align", &ALIGNS, Align::Hashed, &[], findings);
-    let entries = fields.get("max_log_entries").map_or(Some(LOG_ENTRIES_DEFAULT), |node| {
-        let entries = fields::number(node, "max_log_entries", 1, LOG_ENTRIES_MAX.into(), findings)?;
-        u32::try_from(entries).ok()
-    });
-    let (amount, burst) = match rate? {
-        RateText::Unlimited => (0, None),
-        RateText::Limited { rate, burst } => (rate.amount(), burst),
-    };
-    let at = fields.get("rate").map_or(fields.place_of("rate"), |node| node.at);
-    if kind != Kind::TokenBucket && burst.is_some() {
-        findings.push(conflict(at, "only a token bucket has a burst").expected("a rate without `burst`"));
-    }
-    match kind {
-        Kind::TokenBucket => Some(Algorithm::TokenBucket { burst: burst.unwrap_or(amount) }),
-        Kind::FixedWindow => Some(Algorithm::FixedWindow { align: align? }),
-        Kind::SlidingLog => {
-            if amount > u64::from(LOG_ENTRIES_MAX) {
-                let message = format!("the amount of a sliding log is {amount}");
-                findings.push(
-                    PolicyError::new(at, PolicyCode::Range, message).expected(format!("at most {LOG_ENTRIES_MAX}")),
-                );
-            }
-            Some(Algorithm::SlidingLog { max_entries: entries? })
-        }
-    }
-}
-
-const ALIGNS: [(&str, Align); 3] = [("epoch", Align::Epoch), ("first", Align::First), ("hashed", Align::Hashed)];
-
-fn rate(node: &Node<'_>, findings: &mut Findings) -> Option<RateText> {
-    let scalar = fields::scalar(node, "a rate, such as `10/s`", findings)?;
-    RateText::parse(&scalar.text)
-        .map_err(|error| {
-            let at = place_in(node.at, scalar, error.offset);
-            let code = if error.unsupported { PolicyCode::Unsupported } else { PolicyCode::Rate };
-            let found = PolicyError::new(at, code, error.message).expected(error.expected);
-            findings.push(found.suggestion(error.suggestion.map(quoted)));
-        })
-        .ok()
-}
-
-/// The place of a byte within a text, as far as the source has the text letter by letter.
-fn place_in(at: Position, scalar: &Scalar<'_>, offset: usize) -> Position {
-    scalar.verbatim.map_or(at, |start| start.right(scalar.text[..offset].chars().count()))
 }
 
 /// A list of different attributes.
@@ -340,7 +323,7 @@ fn fail(node: &Node<'_>, findings: &mut Findings) -> Option<FailMode> {
 }
 
 fn emergency(node: &Node<'_>, findings: &mut Findings) -> Option<FailMode> {
-    let fields = Fields::of(node, "a failure mode", &["emergency", "reserved"], &[], findings)?;
+    let fields = Fields::of(node, "a failure mode", &FAIL_KNOWN, &[], findings)?;
     let share = fields.require("emergency", "a share, such as 20%", findings);
     let percent = share.and_then(|node| percent(node, findings));
     let reserved = fields.get("reserved").map_or(Some(false), |node| fields::truth(node, "`reserved`", findings));

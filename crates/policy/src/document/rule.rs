@@ -8,7 +8,7 @@ use crate::address::Address;
 use crate::attributes::{IP, PATH, VALUE_MAX};
 use crate::bounds::{Bounds, LIMITS_PER_CHECK_MAX, MATCH_ATTRIBUTES_MAX, PREFIX_SEGMENTS_MAX};
 use crate::error::{Findings, PolicyCode, PolicyError};
-use crate::fields::{self, Fields, Later, quoted, shortened};
+use crate::fields::{self, Fields, Later};
 use crate::name::{ATTRIBUTE_SHAPE, NAME_SHAPE, is_attribute_name, is_name};
 use crate::tree::{Entry, Node};
 
@@ -76,7 +76,7 @@ impl RuleSpec {
     }
 }
 
-const KNOWN: [&str; 5] = ["name", "match", "cost", "limits", "mode"];
+pub(super) const KNOWN: [&str; 5] = ["name", "match", "cost", "limits", "mode"];
 const LATER: [Later; 5] = [
     ("priority", "priorities"),
     ("charge", "separate charging"),
@@ -156,8 +156,8 @@ fn named_limits(node: &Node<'_>, limits: &Names<'_>, findings: &mut Findings) ->
     let mut numbers = Vec::with_capacity(items.len());
     for item in items {
         let name = &*fields::scalar(item, "the name of a limit", findings)?.text;
-        match limits.number(name) {
-            None => findings.push(unknown_limit(item, name, limits, findings)),
+        match limits.find(name, item.at, findings) {
+            None => {}
             Some(number) if numbers.contains(&number) => {
                 findings.push(PolicyError::new(item.at, PolicyCode::Duplicate, format!("`{name}` is listed twice")));
             }
@@ -165,15 +165,6 @@ fn named_limits(node: &Node<'_>, limits: &Names<'_>, findings: &mut Findings) ->
         }
     }
     (numbers.len() == items.len()).then_some(numbers)
-}
-
-fn unknown_limit(item: &Node<'_>, name: &str, limits: &Names<'_>, findings: &Findings) -> PolicyError {
-    let message = format!("there is no limit `{}`", shortened(name));
-    // Among many limits the search takes a while; it is not worth it for a finding that is dropped.
-    let suggestion = if findings.is_full() { None } else { limits.nearest(name).map(quoted) };
-    PolicyError::new(item.at, PolicyCode::UnknownLimit, message)
-        .expected("a limit of this document")
-        .suggestion(suggestion)
 }
 
 fn matches(node: &Node<'_>, findings: &mut Findings) -> Option<Vec<MatchSpec>> {
