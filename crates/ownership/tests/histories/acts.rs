@@ -4,6 +4,7 @@
 use limits::LegDecision;
 use ringfence_ownership::{Act, Asker, Check, CheckId, CheckLeg, Verdict};
 
+use crate::leases::{is_hold, ttl_ms};
 use crate::ledger::{Charge, Fate, Ledger, Reign, Reserve, Violation};
 use crate::scene::Scene;
 use crate::used::wears_off_ms;
@@ -39,6 +40,7 @@ impl Ledger {
             Act::Reserve { .. } if open => 0,
             _ => 1,
         };
+        let hold = is_hold(check.act).then_some(check.id);
         let charged = check
             .legs
             .iter()
@@ -47,7 +49,10 @@ impl Ledger {
         let charges = self.charges.len();
         for (leg, _) in charged {
             let (key, cost) = (scene.key_of(leg.key), leg.cost * times);
-            self.charges.push(Charge { entry, key, cost, at: now, undone: false, debt: false });
+            if !hold.is_some_and(|id| self.holds(reign, key, id, now)) {
+                let lease = self.lease(scene, key, hold.map(|id| (id, ttl_ms(check.act))), now);
+                self.charges.push(Charge { lease, ..Charge::of(entry, key, cost, now) });
+            }
         }
         let spent = self.charges.len() > charges;
         let costs = check.legs.iter().any(|leg| leg.cost * times > 0);
@@ -56,21 +61,29 @@ impl Ledger {
                 let until = now + ttl.as_nanos() / 1_000_000;
                 self.entries[entry].reserve = Some(Reserve { units, until, closed: false, settled: false });
             }
-            Act::Spend | Act::UpTo { .. } => self.entries[entry].refundable = spent && check.indexed,
+            Act::Spend | Act::UpTo { .. } | Act::Acquire { .. } => {
+                self.entries[entry].refundable = spent && check.indexed
+            }
             _ => {}
         }
-        let expected = self.told_now(reign, check, verdict, now);
-        if expected.units != verdict.units {
+        let expected = self.told_now(scene, reign, check, verdict, now);
+        let unsure = check.legs.iter().any(|leg| self.perhaps_holds(reign, scene.key_of(leg.key), check.id));
+        if expected.units != verdict.units && !unsure {
             return Err(format!("{} of {check:?} is what lasts, and not {}", expected.units, verdict.units));
         }
         Ok(Some(entry))
     }
 
     /// A decision as it is to be told now: of a reserve it tells how long it still lasts, in nanoseconds.
-    pub fn told_now(&self, reign: Reign, check: &Check, verdict: &Verdict, now: u64) -> Verdict {
+    pub fn told_now(&self, scene: &Scene, reign: Reign, check: &Check, verdict: &Verdict, now: u64) -> Verdict {
         let open = self.open_reserve(reign, check.id, now).and_then(|entry| self.entries[entry].reserve);
-        let lasts = open.filter(|_| verdict.allowed).map_or(0, |reserve| (reserve.until - now) * 1_000_000);
-        let units = if matches!(check.act, Act::Reserve { .. }) { lasts } else { verdict.units };
+        let held = check.legs.iter().filter_map(|leg| self.held_until(reign, scene.key_of(leg.key), check.id, now));
+        let until = match check.act {
+            Act::Reserve { .. } => open.map(|reserve| reserve.until),
+            Act::Acquire { .. } => held.min(),
+            _ => return verdict.clone(),
+        };
+        let units = until.filter(|_| verdict.allowed).map_or(0, |until| (until - now) * 1_000_000);
         Verdict { units, ..verdict.clone() }
     }
 
@@ -118,9 +131,11 @@ impl Ledger {
         self.settled += 1;
         self.close(entry);
         if units <= reserved {
-            self.keep_part(entry, units, reserved);
+            self.keep_part(entry, units, reserved, now);
+            self.end_leases(entry, now);
             return (true, back);
         }
+        self.end_leases(entry, now);
         for leg in debt.unwrap_or_default().iter().filter(|leg| !leg.shadow) {
             self.book(scene, entry, &CheckLeg { cost: leg.cost * (units - reserved), ..*leg }, now);
         }
@@ -147,7 +162,7 @@ impl Ledger {
             let granted = std::mem::replace(&mut verdict.units, units);
             self.entries[entry].cut = true;
             self.entries[entry].refundable = false;
-            self.keep_part(entry, units, granted);
+            self.keep_part(entry, units, granted, now);
             self.trimmed += 1;
         }
         match known.is_some() == cut {
@@ -170,13 +185,13 @@ impl Ledger {
     }
 
     /// Keeps `part` of `whole` of an entry's charges, begun units counted as whole, and undoes the rest.
-    fn keep_part(&mut self, entry: usize, part: u64, whole: u64) {
+    fn keep_part(&mut self, entry: usize, part: u64, whole: u64, now: u64) {
         for place in 0..self.charges.len() {
             let charge = self.charges[place];
             let kept = (charge.cost * part).div_ceil(whole).min(charge.cost);
             if charge.entry == entry && !charge.undone && kept < charge.cost {
                 self.charges[place].cost = kept;
-                self.charges.push(Charge { cost: charge.cost - kept, undone: true, ..charge });
+                self.charges.push(Charge { cost: charge.cost - kept, undone: true, ended: now, ..charge });
             }
         }
     }
@@ -206,7 +221,9 @@ impl Ledger {
         };
         for (leg, said) in legs() {
             let spends = verdict.allowed && said.allowed && check.act != Act::Peek;
-            self.is_right(scene, reign, &CheckLeg { cost: leg.cost * times, ..*leg }, said, spends, now)?;
+            let held = is_hold(check.act) && self.holds(reign, scene.key_of(leg.key), check.id, now);
+            let cost = if held { 0 } else { leg.cost * times };
+            self.is_right(scene, reign, &CheckLeg { cost, ..*leg }, said, spends, now)?;
         }
         match check.act {
             Act::UpTo { units } if verdict.units > units || verdict.allowed != (verdict.units > 0) => {
@@ -263,7 +280,8 @@ impl Ledger {
 }
 
 /// Whether a limit may refuse because a takeover left its use unknown.
-fn is_under_floor(scene: &Scene, reign: Reign, key: usize, now: u64) -> bool {
+pub fn is_under_floor(scene: &Scene, reign: Reign, key: usize, now: u64) -> bool {
     let limit = scene.limit_of(key);
-    reign.taken_over.is_some_and(|since| !limit.is_open() && now < since + wears_off_ms(limit))
+    let unknown = !limit.is_open() || limit.counts_slots();
+    reign.taken_over.is_some_and(|since| unknown && now < since + wears_off_ms(limit))
 }

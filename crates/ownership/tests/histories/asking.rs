@@ -80,7 +80,8 @@ impl Errand {
         let times = match (wanted, caller.then) {
             (Wanted::Reserve { units, .. }, None) => units,
             (_, Some(Then::Refund)) => 0,
-            (Wanted::Spend | Wanted::Peek | Wanted::UpTo { .. }, None) | (_, Some(Then::Settle { .. })) => 1,
+            (Wanted::Spend | Wanted::Peek | Wanted::UpTo { .. } | Wanted::Acquire { .. }, None) => 1,
+            (_, Some(Then::Settle { .. } | Then::Renew { .. } | Then::Release)) => 1,
         };
         for leg in &question.legs {
             let key = &scene.keys[leg.key];
@@ -212,11 +213,19 @@ impl Group {
             // What it is to do, and about what, is its name: who repeats it gets the recorded answer.
             (_, Some(Then::Refund)) => CheckId(question.id.0 | 1 << 96),
             (_, Some(Then::Settle { units, debt })) => {
-                CheckId(question.id.0 | u128::from(2 + 2 * units + u64::from(debt)) << 96)
+                CheckId(question.id.0 | u128::from(4 + 2 * units + u64::from(debt)) << 96)
             }
+            (_, Some(Then::Release)) => CheckId(question.id.0 | 1 << 97),
+            // Each time is another.
+            (_, Some(Then::Renew { .. })) => CheckId(question.id.0 | u128::from(caller.asker.0) << 32),
         };
         let asker = if bug == Bug::OneNameForAll { scene.callers[0].asker } else { caller.asker };
-        let (attempt, indexed) = (caller.attempt, question.indexed || caller.then.is_some());
+        let indexed = match caller.then {
+            Some(Then::Refund | Then::Settle { .. } | Then::Release) => true,
+            Some(Then::Renew { .. }) => false,
+            None => question.indexed,
+        };
+        let attempt = caller.attempt;
         let check = Check { id, asker, attempt, indexed, question: question.digest, act, legs: Default::default() };
         let patience = Patience { budget: Span::from_millis(caller.budget), d_max: Span::from_millis(D_MAX_MS) };
         let asking = Asking::new(id, attempt, patience, node.routes[partition], node.clock(now).moment);
@@ -242,5 +251,8 @@ fn act_of(question: &Question, then: Option<Then>) -> Act {
         (Wanted::Peek, None) => Act::Peek,
         (Wanted::UpTo { units }, None) => Act::UpTo { units },
         (Wanted::Reserve { ttl_ms, units }, None) => Act::Reserve { ttl: Span::from_millis(ttl_ms), units },
+        (Wanted::Acquire { ttl_ms }, None) => Act::Acquire { ttl: ttl_ms.map(Span::from_millis) },
+        (_, Some(Then::Renew { ttl_ms })) => Act::Renew { of, ttl: ttl_ms.map(Span::from_millis) },
+        (_, Some(Then::Release)) => Act::Release { of },
     }
 }

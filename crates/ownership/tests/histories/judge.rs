@@ -1,15 +1,15 @@
 //! What is asked of a history once all is quiet: was any limit over in any window, does every admission stand on every
 //! limit, is every charge there for a reason, and do the owners' tables say what the ledger says?
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{AddAssign, RangeInclusive};
 
 use limits::{Now, Usage, Used};
-use ringfence_ownership::Act;
 use ringfence_ownership::ingress::{Outcome, Said};
+use ringfence_ownership::{Act, CheckId};
 
 use crate::asking::{Errand, Group, Told};
-use crate::ledger::{Charge, Entry, Fate, HORIZON_MS, Reign, Violation};
+use crate::ledger::{Charge, Entry, Fate, HORIZON_MS, Lease, Reign, Violation};
 use crate::scene::Limit;
 use crate::used::{excess, windows};
 use crate::world::World;
@@ -54,7 +54,8 @@ fn told<'a>(world: &'a World<'_>) -> impl Iterator<Item = (usize, &'a Errand, &'
 /// An admitted check is admitted by every limit that enforces: by an owner whose charge stands, unseen only by an open
 /// limit, and by a share only where the limit has one. A refused one is refused by some limit.
 fn every_admission_stands(world: &World<'_>) -> Result<(), Violation> {
-    if world.errands.iter().any(|errand| errand.as_ref().is_none_or(|errand| errand.told.is_none())) {
+    let asked = world.errands[..world.scene.callers.len()].iter();
+    if asked.into_iter().any(Option::is_none) || world.errands.iter().flatten().any(|errand| errand.told.is_none()) {
         return Err("somebody was never told anything".to_owned());
     }
     for (caller, errand, told) in told(world) {
@@ -96,7 +97,8 @@ fn stands(world: &World<'_>, group: &Group, key: usize, due: u64) -> bool {
         Fate::Stands => {
             let settled = entry.reserve.is_some_and(|reserve| reserve.closed);
             let reserved_before = entry.reserve.is_none() && matches!(group.check.act, Act::Reserve { .. });
-            settled || reserved_before || kept(world, number, key) >= due
+            // Slots are given back, or come back by themselves.
+            settled || reserved_before || world.scene.limit_of(key).counts_slots() || kept(world, number, key) >= due
         }
     }
 }
@@ -129,6 +131,10 @@ fn never_over(world: &World<'_>, key: usize) -> Result<(), Violation> {
             }
         }
     }
+    if limit.counts_slots() {
+        let held = by_owner.keys().copied().collect();
+        return most_at_once(world, key, &held);
+    }
     let mut by_owner: Vec<(u64, u64)> =
         by_owner.iter().map(|(entry, cost)| (world.ledger.entries[*entry].when, *cost)).collect();
     by_owner.sort_unstable();
@@ -137,6 +143,28 @@ fn never_over(world: &World<'_>, key: usize) -> Result<(), Violation> {
     let over =
         excess(limit, fingerprint, 100, &by_owner).or_else(|| excess(limit, fingerprint, share(limit), &by_share));
     over.map_or(Ok(()), |over| Err(format!("over: key {key} of {limit:?}: {over}")))
+}
+
+/// At no time are more slots held than there are, by callers that were let pass, for as long as they were told.
+fn most_at_once(world: &World<'_>, key: usize, entries: &BTreeSet<usize>) -> Result<(), Violation> {
+    let charges = world.ledger.charges.iter().filter(|charge| charge.key == key && entries.contains(&charge.entry));
+    let held = charges.filter(|charge| !charge.debt).filter_map(|charge| {
+        let Lease { until, .. } = charge.lease?;
+        Some((world.ledger.entries[charge.entry].id, charge.at, until.min(charge.ended), charge.cost))
+    });
+    let adopted = world.ledger.adopted.iter().filter(|adopted| adopted.key == key);
+    let adopted = adopted.map(|adopted| (adopted.id, adopted.from, adopted.until, adopted.slots));
+    let held: Vec<_> = held.chain(adopted).collect();
+    for (_, at, _, _) in &held {
+        // Whoever holds holds once, also where a new owner was told of it.
+        let live = held.iter().filter(|(_, from, until, _)| from <= at && at < until);
+        let by_holder: BTreeMap<CheckId, u64> = live.map(|(id, _, _, slots)| (*id, *slots)).collect();
+        let slots: u64 = by_holder.values().sum();
+        if slots > world.scene.limit_of(key).capacity() {
+            return Err(format!("over: {slots} slots of key {key} are held at {at} ms: {held:?}"));
+        }
+    }
+    Ok(())
 }
 
 fn share(limit: &Limit) -> u64 {
@@ -150,7 +178,8 @@ fn share(limit: &Limit) -> u64 {
 fn the_tables_agree(world: &World<'_>, key: usize) -> Result<(), Violation> {
     let (node, reign) = world.reigns[world.scene.keys[key].partition];
     let (least, most) = world.ledger.bounds(world.scene, reign, key, world.now);
-    let unknown = reign.taken_over.is_some() && !world.scene.limit_of(key).is_open();
+    let limit = world.scene.limit_of(key);
+    let unknown = reign.taken_over.is_some() && (!limit.is_open() || limit.counts_slots());
     if least != most || unknown || world.ledger.is_beyond(reign, key) {
         return Ok(());
     }
@@ -252,16 +281,19 @@ fn reason(world: &World<'_>, number: usize, entry: &Entry) -> Option<Reason> {
     let maker = told(world).flat_map(|(_, errand, _)| &errand.groups).find(|group| {
         Some(group.check.asker) == entry.asker && group.check.id == entry.id && group.partition == entry.reign.partition
     })?;
+    let over = |at: u64| entry.reserve.is_some_and(|reserve| reserve.settled || reserve.until <= at);
     let came_again =
         world.ledger.entries[..number].iter().any(|other| other.id == entry.id && other.reign == entry.reign);
+    if entry.refunded && over(world.now) {
+        return Some(Reason::Late);
+    }
     let Some(sent) = [&maker.debt, &maker.trim, &maker.cancel].into_iter().find(|sent| sent.sent) else {
         return came_again.then_some(Reason::Late);
     };
     let in_time = |at: &&u64| (entry.when..entry.when + HORIZON_MS).contains(*at);
-    let over = |at: u64| entry.reserve.is_some_and(|reserve| reserve.settled || reserve.until <= at);
     match sent.arrived.iter().find(in_time) {
         Some(_) if entry.others => Some(Reason::ToldOthers),
-        Some(at) => (entry.fate == Fate::Cancelled && over(*at)).then_some(Reason::Late),
+        Some(at) => (entry.fate != Fate::Stands && over(*at)).then_some(Reason::Late),
         None if came_again || !sent.arrived.is_empty() => Some(Reason::Late),
         None => Some(Reason::Lost),
     }

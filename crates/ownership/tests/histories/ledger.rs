@@ -74,14 +74,41 @@ pub struct Charge {
     pub cost: u64,
     pub at: u64,
     pub undone: bool,
+    /// When it was undone, if it was.
+    pub ended: u64,
     /// Whether it was booked as a debt.
     pub debt: bool,
+    /// Where it holds slots: how.
+    pub lease: Option<Lease>,
+}
+
+/// How slots are held.
+#[derive(Clone, Copy, Debug)]
+pub struct Lease {
+    /// In whose name, if in anybody's.
+    pub hold: Option<CheckId>,
+    pub until: u64,
+    /// The latest that renewing leads to.
+    pub last: u64,
+}
+
+/// Slots that a new owner was told of by whoever holds them.
+#[derive(Clone, Copy, Debug)]
+pub struct Adopted {
+    pub id: CheckId,
+    pub key: usize,
+    pub slots: u64,
+    pub from: u64,
+    pub until: u64,
 }
 
 #[derive(Debug, Default)]
 pub struct Ledger {
     pub entries: Vec<Entry>,
     pub charges: Vec<Charge>,
+    pub adopted: Vec<Adopted>,
+    /// Who may have been taken for the holder of slots that a new owner did not know of: under which name, and where.
+    pub perhaps: Vec<(CheckId, usize, Reign)>,
     /// Keys whose debts went above what a limit remembers, and in which reign.
     beyond: Vec<(usize, u64)>,
     pub fresh: u64,
@@ -90,6 +117,8 @@ pub struct Ledger {
     pub replayed: u64,
     pub refunded: u64,
     pub settled: u64,
+    pub renewed: u64,
+    pub released: u64,
     pub trimmed: u64,
 }
 
@@ -111,7 +140,7 @@ impl Ledger {
             Answer::IdReused if other.is_some() => Ok(None),
             Answer::Unknown(Unknown::Record) if over => Ok(None),
             Answer::Decided(verdict) if verdict.replayed => {
-                self.replayed(known.filter(|_| other.is_none()), check, verdict, now)
+                self.replayed(scene, known.filter(|_| other.is_none()), check, verdict, now)
             }
             Answer::Decided(verdict) if known.is_none() => self.carried_out(scene, reign, check, verdict, now),
             Answer::IdReused | Answer::Unknown(_) | Answer::Decided(_) => {
@@ -191,7 +220,10 @@ impl Ledger {
     pub fn bounds(&self, scene: &Scene, reign: Reign, key: usize, now: u64) -> (u64, u64) {
         let (limit, fingerprint) = (scene.limit_of(key), &scene.keys[key].fingerprint);
         let floor = reign.taken_over.filter(|_| !limit.is_open());
-        let spent = |charge: &Charge| Spent { at: charge.at, cost: charge.cost, undone: charge.undone };
+        let spent = |charge: &Charge| {
+            let undone = charge.undone || charge.lease.is_some_and(|lease| lease.until <= now);
+            Spent { at: charge.at, cost: charge.cost, undone }
+        };
         let mut account: Vec<Spent> = self.on_account(reign, key).map(spent).collect();
         account.sort_by_key(|spent| spent.at);
         used(limit, fingerprint, floor, &account, now)
@@ -221,14 +253,17 @@ impl Ledger {
 
     fn replayed(
         &mut self,
+        scene: &Scene,
         known: Option<usize>,
         check: &Check,
         verdict: &Verdict,
         now: u64,
     ) -> Result<Option<usize>, Violation> {
         let said = |entry: &Entry| {
-            let told = |before: &Verdict| self.told_now(entry.reign, check, before, now);
+            let told = |before: &Verdict| self.told_now(scene, entry.reign, check, before, now);
             let told = entry.verdict.as_ref().map(|before| Verdict { replayed: true, ..told(before) });
+            let unsure = check.legs.iter().any(|leg| self.perhaps_holds(entry.reign, scene.key_of(leg.key), check.id));
+            let told = told.map(|told| Verdict { units: if unsure { verdict.units } else { told.units }, ..told });
             entry.fate == Fate::Stands && told.as_ref() == Some(verdict)
         };
         match known.filter(|entry| said(&self.entries[*entry])) {
@@ -275,8 +310,8 @@ impl Ledger {
             Some(reserve) => !std::mem::replace(&mut reserve.closed, true) && now < reserve.until,
             None => !taken.cut,
         };
-        for charge in self.charges.iter_mut().filter(|charge| whole && charge.entry == entry) {
-            charge.undone = true;
+        for charge in self.charges.iter_mut().filter(|charge| whole && charge.entry == entry && !charge.undone) {
+            (charge.undone, charge.ended) = (true, now);
         }
     }
 
@@ -292,7 +327,8 @@ impl Ledger {
             return;
         }
         let (key, reign) = (scene.key_of(leg.key), self.entries[entry].reign);
-        self.charges.push(Charge { entry, key, cost: leg.cost, at: now, undone: false, debt: true });
+        let lease = self.lease(scene, key, None, now);
+        self.charges.push(Charge { debt: true, lease, ..Charge::of(entry, key, leg.cost, now) });
         if self.bounds(scene, reign, key, now).1 > 2 * scene.limit_of(key).capacity() {
             self.beyond.push((key, reign.epoch));
         }
@@ -313,19 +349,22 @@ impl Ledger {
                 let debt = debt.then_some(&check.legs[..]);
                 (verdict.allowed, verdict.units) == self.settle(scene, reign, (of, units, debt), verdict.units, now)
             }
-            Act::Spend
-            | Act::Peek
-            | Act::UpTo { .. }
-            | Act::Acquire { .. }
-            | Act::Reserve { .. }
-            | Act::Renew { .. }
-            | Act::Release { .. }
-            | Act::Reset => return self.decided(scene, reign, check, verdict, now),
+            Act::Renew { of, ttl } => self.renew(scene, reign, check, (of, ttl), verdict, now),
+            Act::Release { of } => self.release(scene, reign, check, of, verdict, now),
+            Act::Spend | Act::Peek | Act::UpTo { .. } | Act::Acquire { .. } | Act::Reserve { .. } | Act::Reset => {
+                return self.decided(scene, reign, check, verdict, now);
+            }
         };
         match right {
             true => Ok(Some(self.keep(reign, check, verdict, now))),
             false => Err(format!("{check:?} came to {verdict:?}")),
         }
+    }
+}
+
+impl Charge {
+    pub fn of(entry: usize, key: usize, cost: u64, at: u64) -> Charge {
+        Charge { entry, key, cost, at, undone: false, ended: u64::MAX, debt: false, lease: None }
     }
 }
 

@@ -14,6 +14,7 @@ mod bug;
 #[path = "../lease/chance.rs"]
 mod chance;
 mod judge;
+mod leases;
 mod ledger;
 mod node;
 mod scene;
@@ -44,6 +45,8 @@ struct Tally {
     replayed: u64,
     refunded: u64,
     settled: u64,
+    renewed: u64,
+    released: u64,
     trimmed: u64,
     balance: Balance,
 }
@@ -62,6 +65,8 @@ fn play(seed: u64, budgets: &Budgets, bug: Bug, tally: &mut Tally) -> Result<(),
     tally.replayed += ledger.replayed;
     tally.refunded += ledger.refunded;
     tally.settled += ledger.settled;
+    tally.renewed += ledger.renewed;
+    tally.released += ledger.released;
     tally.trimmed += ledger.trimmed;
     tally.balance += judged?;
     Ok(())

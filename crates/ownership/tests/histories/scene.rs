@@ -83,6 +83,7 @@ pub enum Wanted {
     Peek,
     UpTo { units: u64 },
     Reserve { ttl_ms: u64, units: u64 },
+    Acquire { ttl_ms: Option<u64> },
 }
 
 /// What a caller does about a check that it has made.
@@ -90,6 +91,8 @@ pub enum Wanted {
 pub enum Then {
     Refund,
     Settle { units: u64, debt: bool },
+    Renew { ttl_ms: Option<u64> },
+    Release,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -150,6 +153,22 @@ impl Limit {
         self.period_ms() == LONG_MS
     }
 
+    pub fn counts_slots(&self) -> bool {
+        matches!(self.shape.algorithm, Algorithm::Concurrency { .. })
+    }
+
+    /// The longest that a slot is held; nothing where none are.
+    pub fn max_hold_ms(&self) -> u64 {
+        match self.shape.algorithm {
+            Algorithm::Concurrency { max_hold } => max_hold.as_nanos() / 1_000_000,
+            Algorithm::TokenBucket { .. }
+            | Algorithm::SlidingLog { .. }
+            | Algorithm::FixedWindow { .. }
+            | Algorithm::SlidingCounter
+            | Algorithm::Calendar { .. } => 0,
+        }
+    }
+
     pub fn is_open(&self) -> bool {
         self.fail == FailMode::Open
     }
@@ -180,24 +199,26 @@ impl Scene {
 }
 
 fn limit(number: u32, chance: &mut Chance) -> Limit {
-    let fail = match chance.between(0, 9) {
-        0..=4 => FailMode::Closed,
-        5..=7 => FailMode::Open,
-        _ => FailMode::Emergency { percent: chance.between(30, 100) as u8, reserved: false },
-    };
     let long = chance.percent(50);
     let mut period = if long { LONG_MS } else { chance.between(40, 700) };
-    let algorithm = match chance.between(0, 8) {
+    let algorithm = match chance.between(0, 10) {
         0..=2 => Algorithm::TokenBucket { burst: chance.between(1, 12) },
         3 | 4 => Algorithm::SlidingLog { max_entries: 4_096 },
         5 => Algorithm::FixedWindow { align: Align::First },
         6 => Algorithm::FixedWindow { align: [Align::Epoch, Align::Hashed][chance.between(0, 1) as usize] },
         7 => Algorithm::SlidingCounter,
-        _ => {
+        8 => {
             // A window of a calendar is never shorter than a second.
             period = period.max(1_000);
             Algorithm::Calendar { calendar: CalendarId(period as u32) }
         }
+        _ => Algorithm::Concurrency { max_hold: Span::from_millis(period * chance.between(1, 3)) },
+    };
+    let fail = match (chance.between(0, 9), algorithm) {
+        (0..=4, _) => FailMode::Closed,
+        // A share of slots is lent by an ingress, and nobody can give it back there.
+        (5..=7, _) | (_, Algorithm::Concurrency { .. }) => FailMode::Open,
+        _ => FailMode::Emergency { percent: chance.between(30, 100) as u8, reserved: false },
     };
     let rate = Some(Rate::new(chance.between(1, 12), Span::from_millis(period)).unwrap());
     let shape = Shape { limit: LimitId(number + 1), domain: DomainId(0), rate, algorithm, basis: fail.basis() };
@@ -241,7 +262,8 @@ fn wanted(chance: &mut Chance) -> Wanted {
     match chance.between(0, 19) {
         0..=11 => Wanted::Spend,
         12 => Wanted::Peek,
-        13..=15 => Wanted::UpTo { units },
+        13 | 14 => Wanted::UpTo { units },
+        15..=17 => Wanted::Acquire { ttl_ms: chance.percent(50).then(|| chance.between(30, 900)) },
         _ => Wanted::Reserve { ttl_ms: if chance.percent(50) { chance.between(20, 800) } else { LONG_MS }, units },
     }
 }
@@ -249,27 +271,29 @@ fn wanted(chance: &mut Chance) -> Wanted {
 fn then(wanted: Wanted, chance: &mut Chance) -> Vec<(u64, Then)> {
     let mut again = match wanted {
         Wanted::Spend | Wanted::UpTo { .. } => 20,
-        Wanted::Reserve { .. } => 80,
+        Wanted::Reserve { .. } | Wanted::Acquire { .. } => 80,
         Wanted::Peek => 0,
     };
-    let mut then = Vec::new();
+    let (mut then, mut ever) = (Vec::new(), 0);
     while chance.percent(again) {
-        let reserved = match wanted {
-            Wanted::Reserve { units, .. } if chance.percent(90) => Some(units),
-            Wanted::Reserve { .. } | Wanted::Spend | Wanted::Peek | Wanted::UpTo { .. } => None,
-        };
         // Some time after the records of a partition have forgotten the check.
         let after = if chance.percent(20) { chance.between(1_900, 2_500) } else { chance.between(0, 700) };
-        then.push((
-            after,
-            match reserved {
-                Some(units) => Then::Settle { units: chance.between(0, units + 1), debt: chance.percent(50) },
-                None => Then::Refund,
-            },
-        ));
-        again /= 3;
+        then.push((after, about(wanted, &mut ever, chance)));
+        again = if again > 50 { 60 - 20 * ever } else { again / 3 };
     }
     then
+}
+
+/// What is done about a check of this kind; about a lease, the more of it was done before, the rather it is given back.
+fn about(wanted: Wanted, ever: &mut u64, chance: &mut Chance) -> Then {
+    *ever += 1;
+    match wanted {
+        _ if chance.percent(8) => Then::Refund,
+        Wanted::Spend | Wanted::Peek | Wanted::UpTo { .. } => Then::Refund,
+        Wanted::Reserve { units, .. } => Then::Settle { units: chance.between(0, units + 1), debt: chance.percent(50) },
+        Wanted::Acquire { .. } if chance.percent(50 * *ever) => Then::Release,
+        Wanted::Acquire { .. } => Then::Renew { ttl_ms: chance.percent(50).then(|| chance.between(30, 900)) },
+    }
 }
 
 fn callers(theme: Theme, questions: &[Question], chance: &mut Chance) -> Vec<Caller> {

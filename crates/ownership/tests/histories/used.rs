@@ -19,6 +19,7 @@ const APART_MS: u64 = 100;
 pub struct Spent {
     pub at: u64,
     pub cost: u64,
+    /// Whether it was taken back; of slots, whether they are free again for whatever reason.
     pub undone: bool,
 }
 
@@ -45,7 +46,7 @@ pub fn used(limit: &Limit, key: &Fingerprint, floor: Option<u64>, account: &[Spe
             let in_window = |index| sum(&|spent| !spent.undone && windows(limit, key, spent.at).contains(&index));
             exactly(windows(limit, key, now).map(in_window).max().unwrap_or(0))
         }
-        Algorithm::Concurrency { .. } => (0, sum(&|_| true)),
+        Algorithm::Concurrency { .. } => exactly(sum(&|spent| !spent.undone)),
     }
 }
 

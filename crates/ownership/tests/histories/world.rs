@@ -6,7 +6,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use limits::{Budgets, Moment};
-use ringfence_ownership::ingress::{After, Delivery, Step};
+use ringfence_ownership::ingress::{After, Delivery, Said, Step};
 use ringfence_ownership::{Answer, Asker, Check, CheckId, CheckLeg, Epoch, Floor, Partition, Route};
 
 use crate::asking::{Correction, Errand, Group};
@@ -14,7 +14,7 @@ use crate::bug::Bug;
 use crate::chance::Chance;
 use crate::ledger::{Ledger, Reign, Violation};
 use crate::node::{LEASE_MS, Node, first_owner, node_of, session};
-use crate::scene::{Caller, NODES, Pages, Scene};
+use crate::scene::{Caller, NODES, Pages, Scene, Then};
 
 /// Separates what happens from what it happens to: both come from one seed.
 const EVENTS_SEED: u64 = 0x0DD5_EED5;
@@ -162,11 +162,31 @@ impl<'a> World<'a> {
 
     fn begin(&mut self, caller: usize) {
         let who = &self.callers[caller];
+        // Whoever renews or releases vouches that it holds: its slots have not come back by themselves.
+        if matches!(who.then, Some(Then::Renew { .. } | Then::Release))
+            && !self.ledger.believes_to_hold(self.scene.questions[who.question].id, self.now)
+        {
+            return;
+        }
         let errand = Errand::new(self.scene, who, &self.nodes[who.ingress], self.now, self.bug);
         let groups = errand.groups.len();
         self.errands[caller] = Some(errand);
         for group in 0..groups {
             self.drain(Place { caller, group }, None);
+        }
+    }
+
+    /// Whether a caller does what it may: whoever renews or releases vouches that it holds.
+    fn may(&self, caller: usize, then: Then) -> bool {
+        let errand = self.errands[caller].as_ref().expect("it was just told");
+        let Some(told) = &errand.told else { return false };
+        let slots = errand.legs.iter().zip(&told.said).filter(|(leg, _)| self.scene.limit_of(leg.key).counts_slots());
+        match then {
+            Then::Refund | Then::Settle { .. } => true,
+            Then::Renew { .. } | Then::Release => {
+                told.allowed
+                    && slots.map(|(_, said)| said).all(|said| matches!(said, Said::Owner(said) if said.allowed))
+            }
         }
     }
 
@@ -278,6 +298,9 @@ impl<'a> World<'a> {
             return;
         }
         for (after, then) in &self.scene.questions[who.question].then {
+            if !self.may(caller, *then) {
+                continue;
+            }
             let number = self.callers.len();
             let (asker, ingress) = (Asker(1_000 + number as u64), self.chance.between(0, NODES as u64 - 1) as usize);
             let at = self.now + after;
