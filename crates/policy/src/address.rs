@@ -48,6 +48,12 @@ impl Address {
         &self.whole[..usize::from(self.len)]
     }
 
+    /// The address as others spell it.
+    pub(crate) fn to_ip(self) -> IpAddr {
+        let [a, b, c, d, ..] = self.whole;
+        if self.len == 4 { IpAddr::from([a, b, c, d]) } else { IpAddr::from(self.whole) }
+    }
+
     /// What keys count by: the address with the bits behind its prefix cleared, still 4 or 16 bytes.
     #[inline]
     pub(crate) fn group(&self, prefixes: IpPrefixes) -> Address {

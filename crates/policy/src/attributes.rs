@@ -3,10 +3,11 @@
 
 use std::cmp::Ordering;
 use std::fmt;
+use std::net::IpAddr;
 
 use limits::Part;
 
-use crate::address::Address;
+use crate::address::{Address, IpPrefixes};
 use crate::name::is_attribute_name;
 
 /// Attributes of one check.
@@ -16,7 +17,7 @@ pub const ATTRIBUTES_MAX: usize = 32;
 pub const VALUE_MAX: usize = 256;
 
 /// The attribute that is parsed as an address.
-pub(crate) const IP: &str = "ip";
+pub const IP: &str = "ip";
 
 /// The attribute that says which plan a check is under.
 pub(crate) const PLAN: &str = "plan";
@@ -179,6 +180,11 @@ impl<'a> Attributes<'a> {
         Part::text(self.pairs[place].value)
     }
 
+    /// The first address of the group that the check's address is counted in by these prefixes.
+    pub fn ip_group(&self, prefixes: IpPrefixes) -> Option<IpAddr> {
+        Some(self.ip?.group(prefixes).to_ip())
+    }
+
     /// The address that the check comes from.
     pub(crate) fn address(&self) -> Option<&Address> {
         self.ip.as_ref()
@@ -215,6 +221,18 @@ mod tests {
         assert_eq!(attributes.get("org"), Some("acme"));
         assert_eq!(attributes.get("plan"), None);
         assert_eq!(attributes.iter().map(|(name, _)| name).collect::<Vec<_>>(), ["client", "org", "user"]);
+    }
+
+    #[test]
+    fn an_address_is_shown_by_the_group_it_is_counted_in() {
+        let shown = |ip, v4, v6| {
+            let attributes = Attributes::new([("ip", ip)]).unwrap();
+            attributes.ip_group(IpPrefixes { v4, v6 }).map(|group| group.to_string())
+        };
+        assert_eq!(shown("2001:db8::7:1", 32, 64).as_deref(), Some("2001:db8::"));
+        assert_eq!(shown("2001:db8::7:1", 32, 128).as_deref(), Some("2001:db8::7:1"));
+        assert_eq!(shown("::ffff:192.0.2.9", 24, 128).as_deref(), Some("192.0.2.0"));
+        assert_eq!(Attributes::new([("org", "acme")]).unwrap().ip_group(IpPrefixes::default()), None);
     }
 
     #[test]

@@ -9,6 +9,7 @@ mod variations;
 use limits::{AMOUNT_MAX, Algorithm, BookEntry, DomainId, FailMode, LimitId, Rate, Shape, ShapeId, Variant, WallTime};
 use smallvec::SmallVec;
 
+use crate::address::IpPrefixes;
 use crate::attributes::{Attributes, PLAN};
 use crate::document::{Dialect, Missing};
 use crate::index::Index;
@@ -347,6 +348,11 @@ impl Domain {
     /// The names of the attributes that one of its limits counts by, in the order of the document.
     pub fn key_names<'d>(&'d self, limit: &'d Limit) -> impl Iterator<Item = &'d str> {
         limit.key.iter().map(|slot| &*self.named.names[usize::from(*slot)])
+    }
+
+    /// By which prefixes one of its limits counts addresses, where it counts by them.
+    pub fn key_prefixes(&self, limit: &Limit) -> IpPrefixes {
+        self.named.prefixes.get(usize::from(limit.prefixes)).copied().unwrap_or_default()
     }
 
     /// Whether rates may come with the check, and which.

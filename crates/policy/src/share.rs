@@ -87,6 +87,25 @@ mod tests {
         assert_eq!(emergency_part(unlimited, reserved, 3).unwrap().rate, None);
     }
 
+    /// A part of the slots, of a window's amount or of a log's: the same way of counting, with fewer units.
+    #[test]
+    fn every_algorithm_has_its_share_of_the_amount_and_counts_it_the_same_way() {
+        let max_hold = Span::from_secs(60);
+        let algorithms = [
+            Algorithm::SlidingLog { max_entries: 9 },
+            Algorithm::FixedWindow { align: limits::Align::Epoch },
+            Algorithm::SlidingCounter,
+            Algorithm::Calendar { calendar: limits::CalendarId(7) },
+            Algorithm::Concurrency { max_hold },
+        ];
+        for algorithm in algorithms {
+            let of = |amount| Shape { algorithm, ..bucket(amount, 0) };
+            let reserved = FailMode::Emergency { percent: 20, reserved: true };
+            assert_eq!(owners_part(of(101), reserved), of(80));
+            assert_eq!(emergency_part(of(101), reserved, 3), Some(of(6)));
+        }
+    }
+
     proptest! {
         #[test]
         fn a_reserved_limit_never_adds_up_to_more_than_itself(

@@ -4,9 +4,9 @@
 
 use limits::{
     Absent, Algorithm, Basis, Book, Decided, DomainId, FailMode, Fingerprint, Leg, LimitId, Moment, Now, Rate, Span,
-    Table, Variant,
+    Table, Variant, WallTime,
 };
-use ringfence_policy::{Catalogue, CatalogueError, Dialect, Document, SAMPLE};
+use ringfence_policy::{Calendar, CalendarUnit, Catalogue, CatalogueError, Dialect, Document, SAMPLE};
 
 fn document(domain: &str, limits: &str) -> Document {
     Document::parse(&format!("ringfence: 1\ndomain: {domain}\nlimits: {{ {limits} }}\n")).unwrap()
@@ -174,4 +174,57 @@ fn the_1025th_domain_is_refused() {
     }
     let one_more = document("one-more", "a: { rate: 1/s, key: [] }");
     assert_eq!(with(&catalogue, &one_more, 1, 5_000).unwrap_err(), CatalogueError::TooManyDomains);
+}
+
+#[test]
+fn an_owner_counts_by_the_calendar_that_the_policy_names() {
+    let text = "a: { rate: 2/day calendar Europe/Berlin, key: [] }";
+    let catalogue = with(&Catalogue::empty(), &document("d", text), 1, 1).unwrap();
+    let shape = catalogue.limit(LimitId(1), Variant::OWN).unwrap().shape;
+    let mut table = Table::new();
+    let mut admitted = |at: &str| {
+        let instant: jiff::Timestamp = at.parse().unwrap();
+        let wall = WallTime::from_unix_nanos(u64::try_from(instant.as_nanosecond()).unwrap());
+        let now = Now::with_wall(Moment::from_nanos(wall.as_unix_nanos()), wall);
+        let leg = Leg { shape, key: Fingerprint([1, 1]), cost: 1, absent: Absent::Fresh, shadow: false };
+        let mut decided = Decided::default();
+        table.decide(&[leg], catalogue.shapes(), catalogue.budgets(), now, &mut decided).unwrap()
+    };
+    let day = ["2026-10-24T22:00:01Z", "2026-10-25T22:59:59Z", "2026-10-25T22:59:59.5Z", "2026-10-25T23:00:00Z"];
+    assert_eq!(day.map(&mut admitted), [true, true, false, true], "a day of 25 hours");
+}
+
+#[test]
+fn every_algorithm_has_the_numbers_that_the_document_says() {
+    let text = "a: { rate: 7/s, algorithm: sliding-counter, fail: closed, approximate: true, key: [] }, \
+                b: { rate: 9/week calendar Asia/Tokyo, algorithm: calendar, key: [], fail: closed }, \
+                c: { algorithm: concurrency, slots: 20, ttl: 30s, max_hold: 10min, key: [] }, \
+                d: { algorithm: concurrency, slots: 3, ttl: 1s, fail: open, key: [] }";
+    let catalogue = with(&Catalogue::empty(), &document("d", text), 1, 1).unwrap();
+    let week = Calendar::new(CalendarUnit::Week, "Asia/Tokyo").unwrap().id();
+    let rate = |amount, seconds| Rate::new(amount, Span::from_secs(seconds)).ok();
+    let expected = [
+        (rate(7, 1), Algorithm::SlidingCounter, FailMode::Closed),
+        (rate(9, 7 * 86_400), Algorithm::Calendar { calendar: week }, FailMode::Closed),
+        (rate(20, 30), Algorithm::Concurrency { max_hold: Span::from_secs(600) }, FailMode::Closed),
+        (rate(3, 1), Algorithm::Concurrency { max_hold: limits::PERIOD_MAX }, FailMode::Open),
+    ];
+    let limits = catalogue.domain("d").unwrap().limits().iter();
+    let found: Vec<_> = limits.map(|it| (it.rate(), it.algorithm(), *it.fail())).collect();
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn rates_that_come_with_the_check_are_allowed_where_the_document_says_so() {
+    let text = "ringfence: 1\ndomain: d\ninline: { max_rate: 1000/s burst 50, max_limits: 9, fail: closed }\n\
+                limits: { a: { rate: 1/s, key: [] } }\n";
+    let catalogue = with(&Catalogue::empty(), &Document::parse(text).unwrap(), 1, 1).unwrap();
+    let inline = catalogue.domain("d").unwrap().inline().unwrap();
+    assert_eq!(
+        (inline.max_limits(), inline.fail(), inline.max_rate().to_string()),
+        (9, FailMode::Closed, "1000/s burst 50".to_owned())
+    );
+    let usual = Document::parse(&text.replace(" burst 50, max_limits: 9, fail: closed", "")).unwrap();
+    assert_eq!(usual.inline().map(|inline| (inline.max_limits(), inline.fail())), Some((64, FailMode::Open)));
+    assert!(Document::parse(SAMPLE).unwrap().inline().is_none());
 }
