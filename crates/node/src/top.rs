@@ -11,20 +11,23 @@
 
 mod collect;
 
+use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use limits::top::{By, KeyText, Summary, Top};
 use limits::{Fingerprint, LimitId, Span, WallTime};
 use parking_lot::Mutex;
-use policy::Attributes;
+use policy::attributes::IP;
+use policy::{Attributes, IpPrefixes};
 use wire::top::{KEYS_TOLD_MAX, LIMITS_TOLD_MAX, TopAsked, TopTold};
 
 use crate::clock;
 use crate::decision::{Decision, Wanted};
 use crate::ingress::plan::Asks;
 use crate::tally::{SHARDS, shard_of_this_thread};
-use crate::views::{Policies, Views};
+use crate::views::{KnownLimit, Policies, Views};
 
 pub(crate) use collect::told_here;
 pub use collect::{Silent, TOP_WITHIN, TopKeys, TopLimit, TopQuestion};
@@ -264,7 +267,7 @@ impl Policies {
             let (Some(top), Some(known)) = (self.tops.limit(leg.limit), self.limit(leg.limit)) else { continue };
             let units =
                 if decision.wanted == Wanted::UpTo { leg.cost.saturating_mul(decision.units) } else { leg.cost };
-            let write = |text: &mut KeyText| write_key(&known.key, attributes, text);
+            let write = |text: &mut KeyText| write_key(known, attributes, text);
             match (answer.allowed, decision.allowed) {
                 (true, true) if units > 0 => top.count(By::Hits, leg.key, units, write),
                 (true, _) => {}
@@ -274,11 +277,27 @@ impl Policies {
     }
 }
 
-/// Writes the text of a key: the attributes that its limit counts by, with what a check says of them.
-pub fn write_key(names: &[Box<str>], attributes: &Attributes<'_>, text: &mut KeyText) {
-    for name in names {
-        text.push_part(name, attributes.get(name).unwrap_or(""));
+/// Writes the text of a key: the attributes that its limit counts by, with what a check says of them; an address as the
+/// group that it is counted in.
+fn write_key(limit: &KnownLimit, attributes: &Attributes<'_>, text: &mut KeyText) {
+    for name in &limit.key {
+        match (&**name, attributes.ip_group(limit.prefixes)) {
+            (IP, Some(group)) => text.push_part(name, group_of(group, limit.prefixes).as_str()),
+            (_, _) => text.push_part(name, attributes.get(name).unwrap_or("")),
+        }
     }
+}
+
+/// A group of addresses as text, without an allocation; one that is a single address, as that.
+fn group_of(first: IpAddr, prefixes: IpPrefixes) -> KeyText {
+    let (prefix, bits) = match first {
+        IpAddr::V4(_) => (prefixes.v4, 32),
+        IpAddr::V6(_) => (prefixes.v6, 128),
+    };
+    let mut text = KeyText::new();
+    let written = if prefix == bits { write!(text, "{first}") } else { write!(text, "{first}/{prefix}") };
+    written.expect("a text that is full is cut, not refused");
+    text
 }
 
 /// What this node tells whoever asks, of the limits of which anything was counted here: the busiest, as far as one telling
@@ -402,17 +421,37 @@ mod tests {
         assert_eq!(until_next_turn(at(600, 5)), GENERATION.saturating_add(Span::from_nanos(5)));
     }
 
+    fn read(key: &[&str], prefixes: (u8, u8), pairs: &[(&str, &str)]) -> String {
+        let rate = limits::Rate::new(1, Span::from_secs(1)).expect("it is one");
+        let limit = KnownLimit {
+            name: "limit".into(),
+            domain: "default".into(),
+            revision: 1,
+            shape: limits::Shape {
+                limit: LIMIT,
+                domain: limits::DomainId(0),
+                rate: Some(rate),
+                algorithm: limits::Algorithm::TokenBucket { burst: 1 },
+                basis: limits::Basis::Hi,
+            },
+            fail: limits::FailMode::Closed,
+            key: key.iter().map(|name| Box::from(*name)).collect(),
+            prefixes: IpPrefixes { v4: prefixes.0, v6: prefixes.1 },
+        };
+        let mut text = KeyText::new();
+        write_key(&limit, &Attributes::new(pairs.iter().copied()).expect("they are well formed"), &mut text);
+        text.as_str().to_owned()
+    }
+
     #[test]
     fn a_key_reads_as_it_is_counted() {
-        let read = |names: &[&str], pairs: &[(&str, &str)]| {
-            let names: Vec<Box<str>> = names.iter().map(|name| Box::from(*name)).collect();
-            let mut text = KeyText::new();
-            let attributes = Attributes::new(pairs.iter().copied()).expect("they are well formed");
-            write_key(&names, &attributes, &mut text);
-            text.as_str().to_owned()
-        };
-        assert_eq!(read(&["org", "user"], &[("user", "u1"), ("org", "acme"), ("x", "y")]), "org=acme user=u1");
-        assert_eq!(read(&["user"], &[("org", "acme")]), "user=", "counted as anonymous");
-        assert_eq!(read(&[], &[("org", "acme")]), "", "one key for all");
+        let pairs = [("user", "u1"), ("org", "acme"), ("x", "y")];
+        assert_eq!(read(&["org", "user"], (32, 64), &pairs), "org=acme user=u1");
+        assert_eq!(read(&["client"], (32, 64), &pairs), "client=", "counted as anonymous");
+        assert_eq!(read(&[], (32, 64), &pairs), "", "one key for all");
+        assert_eq!(read(&["ip"], (32, 64), &[("ip", "::ffff:192.0.2.1")]), "ip=192.0.2.1");
+        assert_eq!(read(&["ip"], (24, 64), &[("ip", "192.0.2.1")]), "ip=192.0.2.0/24");
+        assert_eq!(read(&["ip"], (32, 64), &[("ip", "2001:db8::7")]), "ip=2001:db8::/64");
+        assert_eq!(read(&["ip"], (32, 128), &[("ip", "2001:db8::7")]), "ip=2001:db8::7");
     }
 }

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use control::NodeSpec;
 use limits::{FailMode, LimitId, Shape};
 use ownership::Routes;
-use policy::Catalogue;
+use policy::{Catalogue, IpPrefixes};
 use ring::NodeId;
 use tokio::sync::watch;
 
@@ -43,6 +43,8 @@ pub struct KnownLimit {
     pub fail: FailMode,
     /// The attributes that it counts by.
     pub key: Box<[Box<str>]>,
+    /// By which prefixes it counts addresses.
+    pub prefixes: IpPrefixes,
 }
 
 impl Policies {
@@ -70,6 +72,7 @@ impl Policies {
                     shape: *limit.shape(),
                     fail: *limit.fail(),
                     key: domain.key_names(limit).map(Box::from).collect(),
+                    prefixes: domain.key_prefixes(limit),
                 });
             }
         }
