@@ -3,7 +3,7 @@
 
 use anyhow::{Context as _, Result, anyhow};
 use limits::{Algorithm, Align, Basis, DomainId, FailMode, LimitId, Rate, Shape, Span};
-use policy::Document;
+use policy::{Document, Numbers};
 use sim::judge::Share;
 use sim::{Edges, Promise, Terms};
 
@@ -29,13 +29,10 @@ pub fn of_policy(text: &str, nodes: u64, edges: &dyn Fn(Span) -> Edges) -> Resul
     let limits = document.limits().iter();
     limits
         .map(|limit| {
-            let whole = Shape {
-                limit: LimitId(1),
-                domain: DomainId(0),
-                rate: limit.rate,
-                algorithm: limit.algorithm,
-                basis: Basis::Hi,
-            };
+            let Numbers { rate, algorithm } =
+                limit.numbers.context("the suite's policy has no limits that go by a plan")?;
+            let (id, domain) = (LimitId(1), DomainId(0));
+            let whole = Shape { limit: id, domain, rate, algorithm, basis: Basis::Hi };
             let edges = aligned(&whole).map(edges);
             let promise = |parts: u64, of: u64| {
                 Promise::of(&part(whole, parts, of), edges).context("the suite's policy has no unlimited limits")
@@ -58,7 +55,12 @@ pub fn of_policy(text: &str, nodes: u64, edges: &dyn Fn(Span) -> Edges) -> Resul
 fn aligned(shape: &Shape) -> Option<Span> {
     match shape.algorithm {
         Algorithm::FixedWindow { align: Align::Epoch } => shape.rate.map(Rate::period),
-        Algorithm::FixedWindow { .. } | Algorithm::TokenBucket { .. } | Algorithm::SlidingLog { .. } => None,
+        Algorithm::FixedWindow { align: Align::First | Align::Hashed }
+        | Algorithm::TokenBucket { .. }
+        | Algorithm::SlidingLog { .. }
+        | Algorithm::SlidingCounter
+        | Algorithm::Calendar { .. }
+        | Algorithm::Concurrency { .. } => None,
     }
 }
 
@@ -69,7 +71,11 @@ fn part(whole: Shape, parts: u64, of: u64) -> Shape {
         whole.rate.map(|rate| Rate::new(part(rate.amount()), rate.period()).expect("a part is at most the whole"));
     let algorithm = match whole.algorithm {
         Algorithm::TokenBucket { burst } => Algorithm::TokenBucket { burst: part(burst) },
-        other @ (Algorithm::SlidingLog { .. } | Algorithm::FixedWindow { .. }) => other,
+        other @ (Algorithm::SlidingLog { .. }
+        | Algorithm::FixedWindow { .. }
+        | Algorithm::SlidingCounter
+        | Algorithm::Calendar { .. }
+        | Algorithm::Concurrency { .. }) => other,
     };
     Shape { rate, algorithm, ..whole }
 }

@@ -155,7 +155,7 @@ impl Replica {
                 }
             }
             Command::Appoint { .. } => activated = self.follow_map(cluster),
-            Command::ApplyPolicy(_) => self.follow_policies(cluster),
+            Command::ApplyPolicy(_) | Command::DefineInline(_) => self.follow_policies(cluster),
             Command::LowerNMax { .. } => {}
         }
         self.views.announce();
