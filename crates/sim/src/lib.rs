@@ -4,12 +4,14 @@
 
 pub mod c1;
 pub mod clocks;
+pub mod conformance;
 pub mod history;
 pub mod judge;
 pub mod justified;
 pub mod ledger;
 pub mod promise;
 mod sums;
+pub mod twin;
 
 pub use c1::{TooMuch, Worst};
 pub use clocks::{Clocks, Ratio};
