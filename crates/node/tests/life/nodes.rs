@@ -13,7 +13,7 @@ use ringfence_node as node;
 
 use node::config::{Advertise, Bounds, Config, Founding, Given, PeerSockets, Place};
 use node::secret::{ClusterSecret, Secrets};
-use node::{AskedId, Decision, Node, NotPut, Question};
+use node::{AskedId, Decision, Node, NotPut, Question, Wanted};
 
 /// How long anything may take that a node does by itself, on a machine that does much else.
 pub const PATIENCE: Duration = Duration::from_secs(30);
@@ -167,7 +167,9 @@ pub async fn try_ask(node: &Node, kind: &str, client: &str) -> Result<Decision, 
     let question = Question {
         domain: "default",
         attributes: Attributes::new([("kind", kind), ("client", client)]).unwrap(),
+        wanted: Wanted::Spend,
         cost: 1,
+        limit: None,
         id: AskedId::Made,
         budget: Span::from_secs(1),
     };
