@@ -114,6 +114,18 @@ impl Dev {
         assert!(said.starts_with(&format!("{name} is starting")), "{said}");
     }
 
+    /// Three nodes under a limit time that moves by the command `clock` alone.
+    #[cfg(feature = "test-clock")]
+    pub fn start_with_test_clock() -> Dev {
+        Dev::start_with(&[Path::new("--test-clock")])
+    }
+
+    /// Types a command, and returns the line that is said to it.
+    pub fn command(&mut self, line: &str) -> String {
+        self.type_line(line);
+        self.read_line()
+    }
+
     fn type_line(&mut self, line: &str) {
         writeln!(self.stdin, "{line}").unwrap();
     }

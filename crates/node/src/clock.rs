@@ -1,7 +1,9 @@
 //! The only clock reads of this shell. Everything below it takes time as an argument; everything in it asks here, so that
 //! what decides a lease, a probe or a deadline is one clock, and clock faults reach it in tests. Linux only.
 
-use limits::{Moment, WallTime};
+use limits::{Moment, Now, WallTime};
+use ownership::LeaseBound;
+use ownership::cluster_time::ClusterTime;
 
 /// This node's boot-time clock: it runs on while the machine sleeps, and nobody can set it.
 pub(crate) fn now() -> Moment {
@@ -12,6 +14,25 @@ pub(crate) fn now() -> Moment {
 /// renewals tell it so that the odd one out is found, and history shows when something was applied.
 pub(crate) fn wall() -> WallTime {
     WallTime::from_unix_nanos(read(libc::CLOCK_REALTIME))
+}
+
+/// What limits go by: this node's clock, and the cluster time that belongs to the reading.
+pub(crate) fn limit_time(time: &ClusterTime) -> Now {
+    #[cfg(feature = "test-clock")]
+    if let Some(still) = crate::test_clock::reading() {
+        return still;
+    }
+    let moment = now();
+    Now { moment, wall: time.now(moment) }
+}
+
+/// A lease on the clock that `now`, a reading of limit time, is of: this node's, and the lease as it is.
+pub(crate) fn on_limit_time(lease: LeaseBound, now: Now) -> LeaseBound {
+    #[cfg(feature = "test-clock")]
+    let lease = crate::test_clock::lease_on(lease, now, self::now());
+    #[cfg(not(feature = "test-clock"))]
+    let _ = now;
+    lease
 }
 
 /// One reading in nanoseconds. A reading before zero (a wall clock set before 1970) counts as zero.

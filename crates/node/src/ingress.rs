@@ -122,7 +122,7 @@ impl Ingress {
     /// Tells among how many sessions emergency shares are divided.
     pub fn set_n_max(&self, n_max: u32) {
         if let Some(emergency) = self.emergency.lock().as_mut() {
-            emergency.handle_n_max(n_max, clock::now());
+            emergency.handle_n_max(n_max, self.owner.now().moment);
         }
     }
 

@@ -26,6 +26,8 @@ pub mod secret;
 mod session;
 mod start;
 mod tally;
+#[cfg(feature = "test-clock")]
+pub mod test_clock;
 mod top;
 pub mod transport;
 mod views;

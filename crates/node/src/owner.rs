@@ -108,7 +108,8 @@ impl Owner {
         let before = out.len();
         for checks in checks.chunks(CHECKS_PER_READING) {
             let now = self.read(reading, waited, checks.len());
-            gate.decide_batch(checks, &policies.catalogue, now, &self.lease.load(), out);
+            let lease = clock::on_limit_time(**self.lease.load(), now);
+            gate.decide_batch(checks, &policies.catalogue, now, &lease, out);
         }
         let witness = Witness { epoch: gate.epoch(), session: gate.session(), clock: gate.last().moment, policies };
         drop(gate);
@@ -235,11 +236,15 @@ impl Owner {
 
     /// A reading of this node's clock with the cluster time that belongs to it.
     pub fn now(&self) -> Now {
-        let moment = clock::now();
-        Now { moment, wall: self.time.load().now(moment) }
+        clock::limit_time(&self.time.load())
     }
 
-    /// Cluster time, if it is known.
+    /// Cluster time by this node's clock, whatever limits go by, if it is known.
+    pub fn cluster_time(&self) -> Option<WallTime> {
+        self.time.load().now(clock::now())
+    }
+
+    /// Cluster time as limits go by it, if it is known.
     pub fn wall(&self) -> Option<WallTime> {
         self.now().wall
     }

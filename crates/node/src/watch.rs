@@ -93,7 +93,7 @@ pub async fn clocks(owner: Arc<Owner>, events: Arc<Events>) {
     let mut watched = Watched { last: clock::now(), apart: false };
     loop {
         tokio::time::sleep(CLOCKS_EVERY).await;
-        for what in watched.look(clock::now(), clock::wall(), owner.wall()) {
+        for what in watched.look(clock::now(), clock::wall(), owner.cluster_time()) {
             events.tell(Event::ClockSuspect { what });
         }
     }

@@ -128,6 +128,10 @@ pub struct Dev {
     /// How many slices the key space has: a power of two, 1 to 4096.
     #[arg(long, default_value_t = 4096, value_name = "COUNT", hide = true)]
     pub partitions: u16,
+    /// Limit time stands still, and moves by the command `clock`.
+    #[cfg(feature = "test-clock")]
+    #[arg(long, hide = true)]
+    pub test_clock: bool,
 }
 
 /// `ringfence serve`: what a node is told by its command line.

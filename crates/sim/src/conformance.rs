@@ -11,7 +11,10 @@ pub mod policies;
 pub mod read;
 pub mod run;
 
-use limits::{Span, WallTime};
+use limits::WallTime;
+
+// For the ways that are elsewhere.
+pub use limits::Span;
 
 pub use answer::{Answer, Door, LimitSaid, Said};
 pub use case::{Act, Attributes, Call, Case, Finding, Starts};

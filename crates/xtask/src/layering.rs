@@ -19,7 +19,7 @@ wire       -> limits, ring, policy, ownership, control
 node       -> limits, ring, policy, ownership, control, wire
 server     -> limits, policy, ownership, control, wire, node
 client     -> wire, ring, limits
-ringfence  -> ring, policy, ownership, wire, node, server, client
+ringfence  -> ring, policy, ownership, wire, node, server, client, sim
 sim        -> limits, ring, policy, ownership, control
 chaos      -> limits, policy, client, sim
 xtask      -> nothing of ours

@@ -47,6 +47,10 @@ pub fn run(dev: &Dev) -> anyhow::Result<Exit> {
     logging::start(false, LOG_FILTER).map_err(bad_config)?;
     let policies = policies_of(dev).map_err(bad_config)?;
     let Some(policies) = policies else { return Ok(Exit::BadConfig) };
+    #[cfg(feature = "test-clock")]
+    if dev.test_clock {
+        node::test_clock::stop();
+    }
     let mut cluster = Cluster::new(dev, policies).map_err(bad_config)?;
     // Every port is taken before any node starts: a port that is in use costs nothing but a message.
     let names = cluster.founders.clone();
@@ -75,6 +79,9 @@ enum Command {
     Status,
     Kill(String),
     Start(String),
+    /// Limit time moves on.
+    #[cfg(feature = "test-clock")]
+    Clock(Duration),
     Help,
     Unknown(String),
     Stop,
@@ -87,11 +94,30 @@ impl Command {
             ("status", None, None) => Command::Status,
             ("kill", Some(name), None) => Command::Kill(name.to_owned()),
             ("start", Some(name), None) => Command::Start(name.to_owned()),
+            #[cfg(feature = "test-clock")]
+            ("clock", Some(by), None) => {
+                clock_step(by).map_or_else(|| Command::Unknown(line.trim().to_owned()), Command::Clock)
+            }
             ("help", None, None) => Command::Help,
             ("stop" | "quit" | "exit", None, None) => Command::Stop,
             _ => Command::Unknown(line.trim().to_owned()),
         };
         Some(command)
+    }
+}
+
+/// How far limit time is to move, as in `+1500ms`.
+#[cfg(feature = "test-clock")]
+fn clock_step(text: &str) -> Option<Duration> {
+    let text = text.strip_prefix('+')?;
+    let (number, unit) = text.split_at(text.find(|c: char| !c.is_ascii_digit())?);
+    let number: u64 = number.parse().ok()?;
+    match unit {
+        "ns" => Some(Duration::from_nanos(number)),
+        "us" => Some(Duration::from_micros(number)),
+        "ms" => Some(Duration::from_millis(number)),
+        "s" => Some(Duration::from_secs(number)),
+        _ => None,
     }
 }
 
@@ -245,6 +271,11 @@ Type status, kill n2, start n2, or stop.
                 Command::Status => self.print_status(),
                 Command::Kill(name) => self.kill(&name),
                 Command::Start(name) => self.revive(&name),
+                #[cfg(feature = "test-clock")]
+                Command::Clock(by) => put(&match node::test_clock::advance(by) {
+                    Some(wall) => format!("limit time is {} ns\n", wall.as_unix_nanos()),
+                    None => "limit time runs by itself; see --test-clock\n".to_owned(),
+                }),
                 Command::Help => put("status, kill NODE, start NODE, stop\n"),
                 Command::Unknown(line) => {
                     put(&format!("`{line}` is no command; there are status, kill NODE, start NODE, stop\n"));
