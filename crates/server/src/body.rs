@@ -105,6 +105,9 @@ pub struct CameToBody<'a> {
     pub reason: &'static str,
     /// The policy revision.
     pub revision: u64,
+    /// Whether this is the recorded answer to the same call a moment ago; nothing was done twice.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub replayed: bool,
     /// How each limit stands now.
     pub limits: Vec<LimitBody<'a>>,
 }
@@ -276,6 +279,7 @@ impl<'a> Told<'a> {
             came_to,
             reason: self.decision.reason.as_str(),
             revision: self.decision.revision,
+            replayed: self.decision.replayed,
             limits: self.limits(),
         })
     }
@@ -283,14 +287,15 @@ impl<'a> Told<'a> {
     /// The JSON body of the decision.
     pub fn body(&self) -> DecisionBody<'a> {
         let decision = self.decision;
+        let granted = (self.asked.wanted == Wanted::UpTo).then_some(decision.units);
         let limits = self.limits();
         let named = decision.named.and_then(|index| limits.get(index)).cloned();
         DecisionBody {
             allowed: decision.allowed,
             id: self.id(),
             domain: self.domain.name(),
-            cost: decision.cost,
-            granted: (self.asked.wanted == Wanted::UpTo).then_some(decision.units),
+            cost: if granted.is_some() { self.asked.cost } else { decision.cost },
+            granted,
             expires_after_ms: self.expires_after_ms(),
             limit: named.as_ref().map(|leg| leg.limit),
             remaining: named.as_ref().and_then(|leg| leg.remaining),

@@ -74,6 +74,9 @@ fn came_to_text(call: Call, body: &Value, done: bool) -> String {
         (Call::Reset, _) => format!("reset: {} had anything to forget\n", counted(body.get("reset"), "limit")),
         (Call::Check | Call::Peek | Call::Reserve | Call::Acquire, _) => String::new(),
     };
+    if body.get("replayed").and_then(Value::as_bool).unwrap_or(false) {
+        text.insert_str(text.len() - 1, ", as was told a moment ago");
+    }
     text.extend(legs(body).iter().map(|leg| format!("  {}\n", leg_text(leg))));
     text
 }
@@ -155,6 +158,8 @@ mod tests {
             "refunded: 5 came back\n  per-client: ok, 20 of 20 left, owner n2 at epoch 7\n"
         );
         let text = |call, body: &Value| came_to_text(call, body, done(call, body).unwrap());
+        let again = json!({"id": "x", "found": true, "refunded": 5, "replayed": true});
+        assert_eq!(text(Call::Refund, &again), "refunded: 5 came back, as was told a moment ago\n");
         assert_eq!(text(Call::Refund, &json!({"id": "x", "found": false})), "no charge to undo under x\n");
         assert_eq!(text(Call::Release, &json!({"id": "x", "released": false})), "nothing is held under x\n");
         assert_eq!(text(Call::Release, &json!({"id": "x", "released": true})), "released\n");

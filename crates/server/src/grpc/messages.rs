@@ -166,6 +166,7 @@ macro_rules! came_to {
                 domain: body.domain.to_owned(),
                 reason: body.reason.to_owned(),
                 revision: body.revision,
+                replayed: body.replayed,
                 limits: limits(&body.limits),
             })
         }

@@ -246,6 +246,58 @@ async fn an_id_of_a_caller_s_own_is_its_token_s_own() {
     front.node.stop().await;
 }
 
+/// A call about a charge that there is not.
+fn about(path: &str) -> Value {
+    let attributes = json!({ "client": "alice" });
+    match path {
+        "/v1/reset" => json!({ "attributes": attributes }),
+        _ => json!({ "attributes": attributes, "id": "none" }),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_tokens_refunds_and_resets_are_for_this_host() {
+    let front = front(Access::open()).await;
+    for (path, near, far) in [("/v1/refund", 200, 403), ("/v1/reset", 200, 403), ("/v1/release", 200, 200)] {
+        let body = about(path);
+        let answer = post(path, None, &body).at_api(&front).await;
+        assert_eq!(answer.status.as_u16(), near, "{path}: {}", answer.text);
+        let answer = Call { peer: FAR, ..post(path, None, &body) }.at_api(&front).await;
+        assert_eq!(answer.status.as_u16(), far, "{path}: {}", answer.text);
+    }
+    let peek = json!({ "attributes": { "client": "alice" } });
+    assert_eq!(Call { peer: FAR, ..post("/v1/peek", None, &peek) }.at_api(&front).await.status, StatusCode::OK);
+    let metrics = get_of("/metrics", None).at_admin(&front).await.text;
+    for line in [
+        r#"ringfence_checks_total{api="http_refund",code="403"} 1"#,
+        r#"ringfence_checks_total{api="http_peek",code="200"} 1"#,
+        r#"ringfence_call_results_total{call="refund",result="nothing"} 1"#,
+        r#"ringfence_call_results_total{call="release",result="nothing"} 2"#,
+        r#"ringfence_call_results_total{call="refund",result="done"} 0"#,
+    ] {
+        assert!(metrics.contains(line), "{line} is not in\n{metrics}");
+    }
+    front.node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_scope_implies_another() {
+    let tokens = [("checks", Scope::Check), ("refunds", Scope::Refund), ("resets", Scope::Reset)];
+    let front = front(Access::of(tokens.map(|(name, scope)| token(name, Domains::All, &[scope])).to_vec())).await;
+    for (path, good) in
+        [("/v1/peek", "checks"), ("/v1/release", "checks"), ("/v1/refund", "refunds"), ("/v1/reset", "resets")]
+    {
+        let body = if path == "/v1/peek" { json!({}) } else { about(path) };
+        for (token, _) in tokens {
+            let answer = post(path, Some(token), &body).at_api(&front).await;
+            let expected = if token == good { 200 } else { 403 };
+            assert_eq!(answer.status.as_u16(), expected, "{path} by {token}: {}", answer.text);
+        }
+        assert_eq!(post(path, None, &body).at_api(&front).await.status, StatusCode::UNAUTHORIZED, "{path}");
+    }
+    front.node.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn events_are_read_page_by_page_and_from_the_start_after_a_restart() {
     let front = front(Access::open()).await;
