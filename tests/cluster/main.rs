@@ -21,6 +21,7 @@ mod http;
 mod labels;
 mod lifecycle;
 mod operations;
+mod operations;
 mod patience;
 mod policies;
 mod program;
