@@ -26,14 +26,15 @@ impl Document {
     pub fn limit_digests(&self) -> Vec<LimitDigest> {
         let digest = |limit: &LimitSpec| LimitDigest {
             name: limit.name.clone(),
-            digest: digest(&limit.key, limit.route.as_deref(), limit.prefixes),
+            digest: of(&limit.key, limit.route.as_deref(), limit.prefixes),
             renamed_from: limit.renamed_from.clone(),
         };
         self.limits.iter().map(digest).collect()
     }
 }
 
-fn digest(key: &[String], route: Option<&[String]>, prefixes: IpPrefixes) -> [u8; 16] {
+/// The digest of a key and its route.
+pub(crate) fn of(key: &[String], route: Option<&[String]>, prefixes: IpPrefixes) -> [u8; 16] {
     let mut hasher = SipHasher24::new_with_key(&[0; 16]);
     write_list(&mut hasher, key);
     hasher.write(&[u8::from(route.is_some())]);

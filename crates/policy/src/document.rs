@@ -1,6 +1,7 @@
 //! A policy document: one domain, its limits, and the rules that pick them. What [`Document::parse`] returns is whole:
 //! every name it mentions exists, every number is within its range, and nothing in the text was ignored.
 
+mod brought;
 mod inline;
 mod limit;
 mod numbers;
@@ -14,7 +15,7 @@ use crate::attributes::PLAN;
 use crate::bounds::{ATTRIBUTES_NAMED_MAX, Bounds, IP_PREFIXES_MAX, LIMITS_PER_CHECK_MAX, MATCH_SETS_MAX};
 use crate::error::{Findings, PolicyCode, PolicyError, Position};
 use crate::fields::{self, Fields, Later, shortened};
-use crate::inline::Inline;
+use crate::inline::{Inline, InlineLimit, InlineRefusal};
 use crate::name::{NAME_SHAPE, is_name};
 use crate::rate_text;
 use crate::tree::{self, Node};
@@ -56,6 +57,10 @@ pub struct Document {
     pub(crate) plans: Vec<PlanSpec>,
     pub(crate) overrides: Vec<OverrideSpec>,
     pub(crate) inline: Option<Inline>,
+    /// What checks brought along; the last of `limits`.
+    pub(crate) brought: Vec<InlineLimit>,
+    /// What they brought along and does not fit, by name.
+    pub(crate) left_out: Vec<(String, InlineRefusal)>,
     /// `None` without `rules:`: every limit applies to every check.
     pub(crate) rules: Option<Vec<RuleSpec>>,
 }
@@ -146,7 +151,17 @@ impl Document {
         }
         let (domain, (plans, overrides)) = (domain?.to_owned(), rates?);
         let (headers, limits, inline, rules) = (headers?, limits?, inline?, rules?);
-        let document = Document { domain, headers, limits, plans, overrides, inline, rules };
+        let document = Document {
+            domain,
+            headers,
+            limits,
+            plans,
+            overrides,
+            inline,
+            brought: Vec::new(),
+            left_out: Vec::new(),
+            rules,
+        };
         document.check_attributes(fields.place_of("limits"), fields.place_of("rules"), findings);
         Some(document)
     }

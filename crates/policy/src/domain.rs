@@ -13,7 +13,7 @@ use crate::address::IpPrefixes;
 use crate::attributes::{Attributes, PLAN};
 use crate::document::{Dialect, Missing};
 use crate::index::Index;
-use crate::inline::Inline;
+use crate::inline::{Inline, InlineLimit, InlineRefusal};
 use crate::share;
 
 use seats::{Named, Seats, Slots};
@@ -32,6 +32,10 @@ pub struct Domain {
     inline: Option<Inline>,
     named: Named,
     limits: Box<[Limit]>,
+    /// Those of the limits that checks brought along, with their places.
+    brought: Box<[(u32, InlineLimit)]>,
+    /// What they brought along and does not fit, by name.
+    left_out: Box<[(String, InlineRefusal)]>,
     rules: Rules,
     plans: Plans,
     overrides: Overrides,
@@ -360,6 +364,16 @@ impl Domain {
         self.inline.as_ref()
     }
 
+    /// A limit that checks brought along, by its name: its place for [`Domain::matching_with`], and what it is.
+    pub fn brought(&self, name: &str) -> Option<(u32, &InlineLimit)> {
+        self.brought.iter().find(|(_, limit)| limit.name() == name).map(|(place, limit)| (*place, limit))
+    }
+
+    /// Why a limit that checks brought along is not among the domain's, if it was defined and does not fit.
+    pub fn left_out(&self, name: &str) -> Option<&InlineRefusal> {
+        self.left_out.iter().find(|(other, _)| other == name).map(|(_, why)| why)
+    }
+
     /// What owners look up: each limit with each of its numbers.
     pub(crate) fn entries(&self) -> impl Iterator<Item = (LimitId, Variant, BookEntry)> + '_ {
         let own = self.limits.iter().filter(|limit| limit.has_own);
@@ -380,11 +394,32 @@ impl Domain {
         cost: u64,
         wall: Option<WallTime>,
     ) -> Result<Matched<'m>, CostOutOfRange> {
+        self.matching_with(attributes, cost, wall, &[])
+    }
+
+    /// The same for a check that brings limits along, which apply beside those that the rule names: at most
+    /// [`LIMITS_PER_CHECK_MAX`](crate::bounds::LIMITS_PER_CHECK_MAX) together, the document's first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Domain::matching`].
+    ///
+    /// # Panics
+    ///
+    /// If one of `brought` is not the place of a limit of this domain.
+    pub fn matching_with<'m>(
+        &'m self,
+        attributes: &'m Attributes<'m>,
+        cost: u64,
+        wall: Option<WallTime>,
+        brought: &[u32],
+    ) -> Result<Matched<'m>, CostOutOfRange> {
         let seats = Seats::of(attributes, &self.named);
         let (rule, factor, candidates) = match &self.rules {
             Rules::None(all) => (None, 1, &**all),
             Rules::First { index, rules } => match index.first(&seats) {
-                None => return Ok(Matched::NoLimit { rule: None }),
+                None if brought.is_empty() => return Ok(Matched::NoLimit { rule: None }),
+                None => (None, 1, &[][..]),
                 Some(number) => {
                     let rule = &rules[number as usize];
                     (Some(&*rule.name), rule.cost, &*rule.applications)
@@ -393,19 +428,20 @@ impl Domain {
         };
         let total = cost.checked_mul(factor).filter(|total| *total <= AMOUNT_MAX);
         let cost = total.ok_or_else(|| CostOutOfRange { cost, factor, rule: rule.unwrap_or_default().to_owned() })?;
-        Ok(self.applying(rule, candidates, cost, seats, wall))
+        let brought = brought.iter().map(|limit| Application { limit: *limit, shadow: false });
+        Ok(self.applying(rule, candidates.iter().copied().chain(brought), cost, seats, wall))
     }
 
     fn applying<'m>(
         &'m self,
         rule: Option<&'m str>,
-        candidates: &[Application],
+        candidates: impl Iterator<Item = Application>,
         cost: u64,
         seats: Seats<'m>,
         wall: Option<WallTime>,
     ) -> Matched<'m> {
         let mut chosen = SmallVec::new();
-        for &Application { limit: number, shadow } in candidates {
+        for Application { limit: number, shadow } in candidates {
             match self.standing(number, &seats, wall) {
                 Standing::Applies(numbers) => chosen.push(Chosen { limit: number, numbers, shadow }),
                 Standing::Skipped => {}

@@ -53,4 +53,4 @@ pub use digest::LimitDigest;
 pub use document::{Dialect, Document, Numbers, SAMPLE};
 pub use domain::{Applied, CostOutOfRange, Domain, Limit, Limits, Matched, Parts};
 pub use error::{PolicyCode, PolicyError};
-pub use inline::{Inline, InlineRefusal};
+pub use inline::{Inline, InlineLimit, InlineRefusal};

@@ -46,7 +46,7 @@ impl Domain {
         let (variations, overrides) = vary(document, &mut limits, &mut measure);
         let slot = |name: &str| named.slot(name).expect("every attribute that is named has a slot");
         let rules = match &document.rules {
-            None => Rules::None(applications(document, 0..document.limits.len() as u32, Mode::Enforce).collect()),
+            None => Rules::None(applications(document, 0..document.own_limits() as u32, Mode::Enforce).collect()),
             Some(rules) => compile_rules(document, rules, &slot),
         };
         Ok(Domain {
@@ -56,6 +56,8 @@ impl Domain {
             headers: document.headers.as_slice().into(),
             inline: document.inline,
             limits: limits.into(),
+            brought: (document.own_limits() as u32..).zip(document.brought.iter().cloned()).collect(),
+            left_out: document.left_out.as_slice().into(),
             rules,
             plans: plans(document, &named),
             overrides,
