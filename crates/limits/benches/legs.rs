@@ -1,0 +1,234 @@
+//! What several limits on one check cost, what a denial costs, and how long expiry holds a decision up.
+//!
+//! - `legs/one-admitted-1M` is a check of one limit, per user of an org, at a million live keys; `legs/three-admitted-1M`
+//!   has two more, per org and per endpoint of an org, all three in one partition and decided together. Both start from
+//!   the same strings and work as an owner does, a batch of 64 at a time: the routing hash, a fingerprint per limit, all
+//!   look-ups side by side, then one decision after the other.
+//! - `legs/one-denied-1M` and `legs/three-denied-1M` are the same, refused by the limit that comes last.
+//! - The longest time that expiry holds a decision up is no average, so it is measured apart and printed: a million keys
+//!   in one table lapse at one instant, and what then comes is decided while they go. The same story is played several
+//!   times, and of each decision the quickest time counts, since whatever else the machine did meanwhile hits another.
+
+#![allow(clippy::unwrap_used, reason = "a bench")]
+#![allow(missing_docs, reason = "criterion's macros make a public function")]
+#![allow(clippy::print_stdout, reason = "the longest of many is a figure that criterion does not have")]
+#![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench reads the clock as an owner does")]
+
+use std::hint::black_box;
+use std::time::Instant;
+
+use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
+use limits::{
+    Absent, Algorithm, Align, Basis, Budgets, Decided, DomainId, Fingerprint, FingerprintKey, Leg, LimitId, Moment,
+    Now, Part, Rate, Shape, ShapeId, Shapes, Span, Table,
+};
+use siphasher::sip::SipHasher24;
+
+const KEYS: usize = 1_000_000;
+const ORGS: usize = 5_000;
+const ENDPOINTS: usize = 10;
+const TABLES: usize = 4_096;
+const CHECKS_PER_BATCH: usize = 64;
+const CHECKS_PER_SAMPLE: usize = 4_096;
+
+/// How often the story of an expiry is played.
+const STORIES: usize = 5;
+
+/// Decisions that each key that lapses is given to be forgotten in.
+const DECISIONS_PER_KEY: usize = 2;
+
+/// The attributes of one check: `org`, `user` and `path`.
+type Attributes = [String; 3];
+
+const FINGERPRINT_KEY: FingerprintKey = FingerprintKey(*b"a secret of ours");
+
+/// All keys of a node, under as many limits as there are shapes.
+struct Node {
+    shapes: Shapes,
+    limits: Vec<ShapeId>,
+    budgets: Budgets,
+    tables: Vec<Table>,
+    out: Decided,
+}
+
+/// A check on its way: the table that decides it, and its legs.
+type Asked = (usize, [Leg; 3]);
+
+fn shape(limit: usize, amount: u64, period: Span, algorithm: Algorithm) -> Shape {
+    let (limit, rate) = (LimitId(limit as u32 + 1), Some(Rate::new(amount, period).unwrap()));
+    Shape { limit, domain: DomainId(0), rate, algorithm, basis: Basis::Hi }
+}
+
+impl Node {
+    /// A node with so many limits. The last admits ten units a key in a very long time if it `refuses`; whatever else is
+    /// asked is admitted.
+    fn new(limits: usize, refuses: bool) -> Node {
+        let mut shapes = Shapes::new();
+        let plenty = |limit| shape(limit, 1 << 40, Span::from_secs(1), Algorithm::TokenBucket { burst: 1 << 40 });
+        let scarce = |limit| shape(limit, 10, Span::from_secs(8_640_000), Algorithm::TokenBucket { burst: 10 });
+        let shape_of = |limit| if refuses && limit + 1 == limits { scarce(limit) } else { plenty(limit) };
+        let limits = (0..limits).map(|limit| shapes.intern(shape_of(limit))).collect();
+        let budgets = Budgets::new();
+        budgets.set_max(DomainId(0), 2 * KEYS as u64);
+        let tables = (0..TABLES).map(|_| Table::new()).collect();
+        Node { shapes, limits, budgets, tables, out: Decided::default() }
+    }
+
+    /// What a check's strings say. All limits go by the org's route, so that they meet in one partition.
+    fn ask(&self, [org, user, path]: &Attributes, cost: u64) -> Asked {
+        let (org, user, path) = (Part::text(org), Part::text(user), Part::text(path));
+        let leg = |limit: usize| {
+            let id = LimitId(limit as u32 + 1);
+            let key = match limit {
+                0 => Fingerprint::of(&FINGERPRINT_KEY, id, [org, user]),
+                1 => Fingerprint::of(&FINGERPRINT_KEY, id, [org]),
+                _ => Fingerprint::of(&FINGERPRINT_KEY, id, [org, path]),
+            };
+            Leg { shape: self.limits[limit], key, cost, absent: Absent::Fresh, shadow: false }
+        };
+        // Legs that are not asked for repeat the first, and cost nothing to make.
+        let first = leg(0);
+        let mut legs = [first; 3];
+        (1..self.limits.len()).for_each(|limit| legs[limit] = leg(limit));
+        (route(org), legs)
+    }
+
+    fn decide(&mut self, (table, legs): &Asked, now: Now) -> bool {
+        let legs = &legs[..self.limits.len()];
+        self.tables[*table].decide(legs, &self.shapes, &self.budgets, now, &mut self.out).unwrap()
+    }
+
+    fn decide_batch(&mut self, checks: &[Attributes], asked: &mut Vec<Asked>, now: Now) -> usize {
+        asked.clear();
+        asked.extend(checks.iter().map(|attributes| self.ask(attributes, 1)));
+        for (table, legs) in asked.iter() {
+            for leg in &legs[..self.limits.len()] {
+                black_box(self.tables[*table].holds(&leg.key));
+            }
+        }
+        asked.iter().filter(|asked| self.decide(asked, now)).count()
+    }
+}
+
+/// The partition of an org: the top 12 bits of a keyed 64-bit hash over its typed, length-prefixed bytes.
+fn route(org: Part<'_>) -> usize {
+    let mut bytes = [0; 64];
+    let [a, b, c, d] = (org.bytes.len() as u32).to_le_bytes();
+    bytes[..6].copy_from_slice(&[1, org.kind as u8, a, b, c, d]);
+    bytes[6..6 + org.bytes.len()].copy_from_slice(org.bytes);
+    (SipHasher24::new_with_key(b"a seed of routes").hash(&bytes[..6 + org.bytes.len()]) >> 52) as usize
+}
+
+fn attributes(key: usize) -> Attributes {
+    let endpoint = key / ORGS % ENDPOINTS;
+    [format!("org-{}", key % ORGS), format!("user-{key:07}"), format!("/v1/endpoint/{endpoint}")]
+}
+
+/// The checks of a sample, of random keys; a linear congruence is random enough to miss every cache.
+fn sample(seed: &mut u64) -> Vec<Attributes> {
+    let mut next = || {
+        *seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        attributes((*seed >> 33) as usize % KEYS)
+    };
+    (0..CHECKS_PER_SAMPLE).map(|_| next()).collect()
+}
+
+fn now(boot: Instant) -> Now {
+    Now::at(Moment::from_nanos(boot.elapsed().as_nanos() as u64))
+}
+
+/// A million users ask once; where the last limit is to refuse, its keys have nothing left afterwards.
+fn fill(node: &mut Node, refuses: bool, now: Now) {
+    for key in 0..KEYS {
+        let asked = node.ask(&attributes(key), 1);
+        node.decide(&asked, now);
+    }
+    for key in (0..KEYS).filter(|_| refuses) {
+        let (table, legs) = node.ask(&attributes(key), 10);
+        let last = &legs[node.limits.len() - 1];
+        node.tables[table].force(last, &node.shapes, &node.budgets, now);
+    }
+}
+
+fn legs(criterion: &mut Criterion) {
+    let boot = Instant::now();
+    let mut group = criterion.benchmark_group("legs");
+    group.throughput(Throughput::Elements(CHECKS_PER_SAMPLE as u64));
+    let cases = [
+        ("one-admitted-1M", 1, false),
+        ("three-admitted-1M", 3, false),
+        ("one-denied-1M", 1, true),
+        ("three-denied-1M", 3, true),
+    ];
+    for (name, limits, refuses) in cases {
+        let mut node = Node::new(limits, refuses);
+        fill(&mut node, refuses, now(boot));
+        let (mut seed, mut asked, mut admitted, mut decided) = (1, Vec::with_capacity(CHECKS_PER_BATCH), 0, 0);
+        group.bench_function(name, |bencher| {
+            bencher.iter_batched_ref(
+                || sample(&mut seed),
+                |checks| {
+                    for checks in checks.chunks(CHECKS_PER_BATCH) {
+                        admitted += node.decide_batch(checks, &mut asked, now(boot));
+                        decided += checks.len();
+                    }
+                },
+                BatchSize::LargeInput,
+            );
+        });
+        assert_eq!(admitted, if refuses { 0 } else { decided }, "{name} is what it is called");
+    }
+    group.finish();
+}
+
+/// Nanoseconds of every decision of one story, in order, and the keys that were left in the end.
+fn story(algorithm: Algorithm) -> (Vec<u64>, usize) {
+    let mut shapes = Shapes::new();
+    let shape = shapes.intern(shape(0, 1, Span::from_secs(1), algorithm));
+    let (budgets, mut table, mut out) = (Budgets::new(), Table::new(), Decided::default());
+    budgets.set_max(DomainId(0), 3 * KEYS as u64);
+    let key = |number: usize| Fingerprint::of(&FINGERPRINT_KEY, LimitId(1), [Part::text(&number.to_string())]);
+    let leg = |number: usize| Leg { shape, key: key(number), cost: 1, absent: Absent::Fresh, shadow: false };
+    for number in 0..KEYS {
+        table.decide(&[leg(number)], &shapes, &budgets, Now::at(Moment::ZERO), &mut out).unwrap();
+    }
+    let later = Now::at(Moment::ZERO.saturating_add(Span::from_secs(1)));
+    let mut times = Vec::with_capacity(DECISIONS_PER_KEY * KEYS);
+    for number in 0..DECISIONS_PER_KEY * KEYS {
+        // One key in eight is new; the others are asked for again and again.
+        let leg = leg(KEYS + if number.is_multiple_of(8) { number } else { 0 });
+        let began = Instant::now();
+        black_box(table.decide(&[leg], &shapes, &budgets, later, &mut out).unwrap());
+        times.push(began.elapsed().as_nanos() as u64);
+    }
+    (times, table.len())
+}
+
+fn expiry(_: &mut Criterion) {
+    let algorithms = [
+        ("token-bucket", Algorithm::TokenBucket { burst: 1 }),
+        ("sliding-log", Algorithm::SlidingLog { max_entries: 16 }),
+        ("fixed-window", Algorithm::FixedWindow { align: Align::First }),
+    ];
+    for (name, algorithm) in algorithms {
+        let (mut quickest, mut left) = story(algorithm);
+        for _ in 1..STORIES {
+            let (times, still) = story(algorithm);
+            quickest.iter_mut().zip(times).for_each(|(quickest, time)| *quickest = time.min(*quickest));
+            left = left.max(still);
+        }
+        let longest = *quickest.iter().max().unwrap();
+        let slow = quickest.iter().filter(|time| **time > 10_000).count();
+        quickest.sort_unstable();
+        println!(
+            "expiry of {KEYS} {name} keys: the longest decision took {:.1} us, the median {} ns; {slow} of {} took more \
+             than 10 us; {left} keys are left",
+            longest as f64 / 1_000.0,
+            quickest[quickest.len() / 2],
+            quickest.len(),
+        );
+    }
+}
+
+criterion_group!(benches, legs, expiry);
+criterion_main!(benches);
