@@ -46,6 +46,7 @@ const CHAIN: &[Step] = &[
     Step { name: "clippy", claim: "no lint complains about any target", paces: FULL, run: |root, _| clippy(root) },
     Step { name: "pure tests", claim: "the crates that decide, decide right", paces: QUICK, run: pure_tests },
     Step { name: "tests", claim: "every test passes", paces: FULL, run: all_tests },
+    Step { name: "conformance", claim: "every case holds, in three ways", paces: FULL, run: conformance },
     Step { name: "doc tests", claim: "every example in the docs holds", paces: FULL, run: doc_tests },
     Step { name: "gateway", claim: "a real gateway limits by asking us", paces: FULL, run: gateway_tests },
     Step { name: "chaos", claim: "what breaks, breaks as documented", paces: FULL, run: chaos_suite },
@@ -175,6 +176,16 @@ fn tests(root: &Path, packages: &[&str], tally: &mut Tally) -> Result<()> {
         false => &["test", "--quiet", "--no-fail-fast", "--lib", "--bins", "--tests"],
     };
     counted(&mut shell::cargo(root, &[head, packages].concat()), tally)
+}
+
+/// The table of cases, with its counts: through the twin and the engine, then through three nodes of a program that has a
+/// clock for tests. All other tests are of the program as it is given to people, which has none.
+fn conformance(root: &Path, tally: &mut Tally) -> Result<()> {
+    let shown = ["--", "--nocapture"];
+    let pure = ["test", "--quiet", "--package=ringfence-sim", "--test=conformance"];
+    counted(&mut shell::cargo(root, &[&pure[..], &shown].concat()), tally)?;
+    let nodes = ["test", "--quiet", "--package=ringfence", "--features=test-clock", "--test=cluster", "conformance::"];
+    counted(&mut shell::cargo(root, &[&nodes[..], &shown].concat()), tally)
 }
 
 /// Apart from the other tests, since cargo-nextest does not run them.
@@ -320,8 +331,19 @@ mod tests {
             CHAIN.iter().filter(|step| step.paces.contains(&pace)).map(|step| step.name).collect()
         };
         assert_eq!(names(Pace::Quick), ["fmt", "layering", "tidy", "pure tests"]);
-        let full =
-            ["fmt", "layering", "tidy", "licences", "clippy", "tests", "doc tests", "gateway", "chaos", "compose"];
+        let full = [
+            "fmt",
+            "layering",
+            "tidy",
+            "licences",
+            "clippy",
+            "tests",
+            "conformance",
+            "doc tests",
+            "gateway",
+            "chaos",
+            "compose",
+        ];
         assert_eq!(names(Pace::Full), full);
         assert!(names(Pace::Ci).ends_with(&["release"]));
     }
