@@ -116,6 +116,13 @@ impl Policies {
         Some((entry.id, entry.allotted_at))
     }
 
+    /// A limit that checks brought along to a domain's current revision: its number, and when that was allotted.
+    pub fn inline(&self, domain: &str, name: &str) -> Option<(LimitId, u64)> {
+        let domain = self.domain(domain)?;
+        let limit = domain.inline.limits.get(name).filter(|limit| limit.revision == domain.current().revision)?;
+        Some((limit.entry.id, limit.entry.allotted_at))
+    }
+
     /// Makes the proposal its domain's current revision and gives its number.
     pub(crate) fn apply(&mut self, index: u64, proposal: &PolicyProposal) -> Result<u64, Refusal> {
         check_texts(proposal)?;

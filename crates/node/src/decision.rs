@@ -9,6 +9,7 @@ use policy::Attributes;
 use ring::NodeId;
 use smallvec::SmallVec;
 
+use crate::brought::Brought;
 use crate::views::Policies;
 
 /// One check as a front door understood it: may this key spend this cost, before this budget is used up?
@@ -23,6 +24,8 @@ pub struct Question<'a> {
     /// Units to spend, 0 to `limits::AMOUNT_MAX`; 0 only looks. To be settled: units spent. Of a lease that is renewed or
     /// released: the slots it has, in case its owner does not know it any more. For a refund and a reset it means nothing.
     pub cost: u64,
+    /// Limits that it brings along, at most [`BROUGHT_MAX`](crate::BROUGHT_MAX), where its domain allows them.
+    pub brought: &'a [Brought<'a>],
     /// Only this one of the limits that apply; all of them without it.
     pub limit: Option<&'a str>,
     /// Who names this check, and how. Where an earlier charge is spoken of: the id of that one.
@@ -94,7 +97,8 @@ impl Wanted {
             Wanted::Acquire { .. } => "acquire",
             Wanted::Reserve { .. } => "reserve",
             Wanted::Refund => "refund",
-            Wanted::Settle { .. } => "settle",
+            Wanted::Settle { debt: false } => "settle",
+            Wanted::Settle { debt: true } => "settle_with_debt",
             Wanted::Renew { .. } => "renew",
             Wanted::Release => "release",
             Wanted::Reset => "reset",
@@ -138,6 +142,35 @@ pub enum NotPut {
     /// The limit that was asked for is not among those that apply. The caller's mistake.
     #[error("no such limit applies to these attributes")]
     UnknownLimit,
+    /// The domain allows no limits that come with a check. The caller's mistake.
+    #[error("this domain takes no limits that come with the check")]
+    InlineNotAllowed,
+    /// A limit that came with the check is not accepted. The caller's mistake.
+    #[error(transparent)]
+    InlineRefused(policy::InlineRefusal),
+    /// Another check defined a limit of that name otherwise. The callers do not agree.
+    #[error("`{name}` is defined as `{stands}` already, until the domain's next revision")]
+    InlineConflict {
+        /// The limit.
+        name: String,
+        /// What stands.
+        stands: String,
+    },
+    /// The domain has as many limits that came with checks as its policy allows.
+    #[error("this domain has its {most} limits that came with checks already")]
+    InlineFull {
+        /// How many it allows.
+        most: u32,
+    },
+    /// A limit that came with the check is new, and nobody could define it in time. It fails closed.
+    #[error("a limit that came with the check could not be defined in time")]
+    InlineUndefined,
+    /// More limits would apply to the check than may. The caller's mistake.
+    #[error(
+        "at most {} limits apply to one check, those that it brings along among them",
+        policy::bounds::LIMITS_PER_CHECK_MAX
+    )]
+    TooManyLimits,
     /// Nothing is reserved or held under the id: it was settled or released, its time is over, or it never was.
     #[error("nothing is reserved or held under this id")]
     UnknownReservation,
@@ -265,12 +298,14 @@ pub struct Decision {
     pub revision: u64,
     /// Whether this is the recorded answer of an earlier attempt.
     pub replayed: bool,
+    /// Whether a limit that came with the check was passed, since it is new, could not be defined in time, and fails open.
+    pub passed: bool,
 }
 
 impl Decision {
     /// Whether any limit was answered without its owner.
     pub fn is_degraded(&self) -> bool {
-        self.legs.iter().any(|leg| leg.source.is_degraded())
+        self.passed || self.legs.iter().any(|leg| leg.source.is_degraded())
     }
 
     /// The leg that speaks for the decision.

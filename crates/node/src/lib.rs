@@ -2,6 +2,7 @@
 //! came in and carries out what they say; it decides nothing that they could.
 
 pub mod admin;
+mod brought;
 mod clock;
 pub mod cluster;
 pub mod config;
@@ -33,6 +34,7 @@ pub mod transport;
 mod views;
 mod watch;
 
+pub use brought::{BROUGHT_MAX, Brought};
 pub use decision::{AskedId, Checked, Decision, LegAnswer, NotPut, Question, Reason, Source, Wanted};
 pub use events::{EVENTS_KEPT, SeenEvent};
 pub use leave::Left;

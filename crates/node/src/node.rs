@@ -225,7 +225,19 @@ impl Node {
 
     /// Decides these questions, each for itself.
     pub async fn check(&self, questions: &[Question<'_>]) -> Checked {
-        self.ingress.check(questions).await
+        if questions.iter().all(|question| question.brought.is_empty()) {
+            return self.ingress.check(questions).await;
+        }
+        let refused = self.define_brought(questions).await;
+        let put: Vec<_> =
+            questions.iter().zip(&refused).filter(|(_, why)| why.is_none()).map(|(put, _)| put.clone()).collect();
+        let Checked { policies, decisions } = self.ingress.check(&put).await;
+        let mut decided = decisions.into_iter();
+        let decisions = refused.into_iter().filter_map(|why| match why {
+            Some(why) => Some((Err(why), None)),
+            None => decided.next(),
+        });
+        Checked { decisions: decisions.collect(), policies }
     }
 
     /// How long a caller waits: what it asked for, at least [`BUDGET_MIN`] and up to this node's maximum, or the default.

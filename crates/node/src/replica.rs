@@ -11,7 +11,7 @@ use control::event::ActivatedState;
 use control::{Applied, Cluster, Command, Effects, Event, Genesis, Refusal, State};
 use ownership::{Floor, Route, Routes, SessionId};
 use parking_lot::Mutex;
-use policy::Document;
+use policy::{Document, InlineLimit};
 use ring::PartitionId;
 use tokio::sync::watch;
 
@@ -36,7 +36,7 @@ pub struct Replica {
     keys_max: u64,
     genesis: watch::Sender<Option<Arc<Genesis>>>,
     /// The revision of each domain that is published.
-    compiled: Mutex<BTreeMap<String, u64>>,
+    compiled: Mutex<BTreeMap<String, (u64, usize)>>,
     events: Arc<Events>,
     /// Whether what the log brings is news: see [`crate::events`].
     telling: AtomicBool,
@@ -227,7 +227,11 @@ impl Replica {
         let mut compiled = self.compiled.lock();
         for (name, domain) in &cluster.policies.domains {
             let current = domain.current();
-            if compiled.get(name) == Some(&current.revision) {
+            let mut brought: Vec<_> = domain.inline.in_force(current.revision).collect();
+            // In the order in which they came, so that all nodes leave out the same if not all of them fit.
+            brought.sort_by_key(|(_, limit)| (limit.entry.allotted_at, limit.entry.id));
+            let state = (current.revision, brought.len());
+            if compiled.get(name) == Some(&state) {
                 continue;
             }
             // Whoever proposed the document had read it with this same parser. A node that cannot read what the others
@@ -235,14 +239,20 @@ impl Replica {
             let document = Document::parse(&current.document).unwrap_or_else(|errors| {
                 panic!("revision {} of domain {name} is not readable here: {errors:?}", current.revision)
             });
+            let document = document.with_inline(brought.into_iter().map(|(limit, known)| {
+                // As above: what was defined had been read with this parser.
+                let read = InlineLimit::parse(limit, &known.definition);
+                read.unwrap_or_else(|| panic!("inline limit {limit} of domain {name} is not readable here"))
+            }));
             let published = self.views.policies.load();
-            let ids = |limit: &str| cluster.policies.limit(name, limit);
+            let ids =
+                |limit: &str| cluster.policies.limit(name, limit).or_else(|| cluster.policies.inline(name, limit));
             let catalogue =
                 published.catalogue.with_domain(&document, current.revision, &ids, self.keys_max).unwrap_or_else(
                     |error| panic!("revision {} of domain {name} does not fit here: {error}", current.revision),
                 );
             self.views.policies.store(Arc::new(Policies::after(&published, catalogue)));
-            compiled.insert(name.clone(), current.revision);
+            compiled.insert(name.clone(), state);
         }
     }
 

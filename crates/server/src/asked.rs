@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::ops::RangeInclusive;
 
 use limits::Span;
-use node::{AskedId, Node, Question, Wanted};
+use node::{AskedId, BROUGHT_MAX, Brought, Node, Question, Wanted};
 use policy::{AttributeError, Attributes, name::NAME_MAX};
 
 use crate::access::Caller;
@@ -17,6 +17,17 @@ pub const DOMAIN_DEFAULT: &str = "default";
 
 /// The longest id of a caller's own, in characters.
 pub const ID_MAX: usize = 64;
+
+/// A limit that a call brings along, as it was said; [`Asked::brought`] lends it to the node, which checks it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct InlineLimit {
+    /// Its name in the domain.
+    pub name: String,
+    /// Its rate, as in a policy.
+    pub rate: String,
+    /// The attributes that it counts by.
+    pub key: Vec<String>,
+}
 
 /// The fields that were found, each of its own type. What was not said is `None`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +48,8 @@ pub struct Said {
     pub ttl_ms: Option<u64>,
     /// The one limit that is meant.
     pub limit: Option<String>,
+    /// Limits that it brings along.
+    pub limits: Vec<InlineLimit>,
     /// How long the caller waits.
     pub deadline_ms: Option<u64>,
     /// A name that an SDK made, with the number of the attempt; only checks over gRPC have it.
@@ -62,6 +75,8 @@ pub struct Asked {
     pub binary: Option<(u128, u8)>,
     /// The one limit that is meant.
     pub limit: Option<String>,
+    /// Limits that it brings along, at most [`BROUGHT_MAX`].
+    pub limits: Vec<InlineLimit>,
     /// How long the caller waits, if it said so.
     pub deadline: Option<Span>,
 }
@@ -80,6 +95,10 @@ impl Asked {
         let id = reader.id(said.id)?;
         let limit = reader.name(Field::Limit, said.limit)?;
         let domain = reader.name(Field::Domain, said.domain)?.unwrap_or_else(|| DOMAIN_DEFAULT.to_owned());
+        if said.limits.len() > BROUGHT_MAX {
+            let detail = format!("expected at most {BROUGHT_MAX} limits, found {}", said.limits.len());
+            return Err(Rejection::of_field(Code::OutOfRange, reader.field(Field::Limits), detail));
+        }
         let up_to = said.up_to.unwrap_or(false);
         if up_to && cost == Some(0) {
             let field = reader.field(Field::Cost);
@@ -102,7 +121,8 @@ impl Asked {
             Call::Reset => Wanted::Reset,
         };
         let cost = cost.unwrap_or(1);
-        Ok(Asked { call, wanted, domain, pairs: said.pairs, cost, id, binary: said.binary, limit, deadline })
+        let Said { pairs, binary, limits, .. } = said;
+        Ok(Asked { call, wanted, domain, pairs, cost, id, binary, limit, limits, deadline })
     }
 
     /// Gives a reserve or a lease that came without a name one that nobody can guess: whoever is to settle, renew or
@@ -124,17 +144,32 @@ impl Asked {
             .map_err(|error| attribute_rejection(&error, place))
     }
 
-    /// The question that the node is asked.
+    /// The limits that it brings along, as the node takes them.
+    pub fn brought(&self) -> Vec<Brought<'_>> {
+        self.limits.iter().map(|limit| Brought { name: &limit.name, rate: &limit.rate, key: &limit.key }).collect()
+    }
+
+    /// The question that the node is asked, with [what it brings along](Asked::brought).
     ///
     /// # Errors
     ///
-    /// The caller may not speak of the domain, or an attribute is malformed.
-    pub fn question<'a>(&'a self, caller: Caller<'a>, place: &str, node: &Node) -> Result<Question<'a>, Rejection> {
+    /// The caller may not speak of the domain or bring limits along, or an attribute is malformed.
+    pub fn question<'a>(
+        &'a self,
+        caller: Caller<'a>,
+        brought: &'a [Brought<'a>],
+        place: &str,
+        node: &Node,
+    ) -> Result<Question<'a>, Rejection> {
         caller.may_use(&self.domain, &format!("{place}domain"))?;
+        if !brought.is_empty() {
+            caller.may_bring_limits()?;
+        }
         Ok(Question {
             domain: &self.domain,
             attributes: self.attributes(place)?,
             wanted: self.wanted,
+            brought,
             limit: self.limit.as_deref(),
             cost: self.cost,
             id: match (&self.id, self.binary) {

@@ -184,6 +184,7 @@ pub(super) fn decision_of(asks: &Asks, legs: SmallVec<[LegAnswer; 2]>) -> Decisi
         named: None,
         revision: revisions.max().filter(|revision| *revision > 0).unwrap_or(asks.revision),
         replayed: asks.groups.iter().any(is_replayed),
+        passed: asks.passed,
         legs,
     }
 }

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use limits::{AMOUNT_MAX, FailMode, Fingerprint, FingerprintKey, LimitId, Part, Shape, Span, Variant};
 use ownership::ingress::Asking;
 use ownership::{Act, Asker, Check, CheckId, CheckLeg};
+use policy::bounds::LIMITS_PER_CHECK_MAX;
 use policy::{Applied, Domain, Matched};
 use ring::{PartitionId, RoutingHash, Scope};
 use smallvec::SmallVec;
 
+use crate::brought::{self, Places};
 use crate::decision::{AskedId, Decision, LegAnswer, NotPut, Question, Reason, Source, Wanted};
 use crate::ingress::{Ingress, Keys, Settled};
 use crate::views::Policies;
@@ -38,6 +40,8 @@ pub(crate) struct Asks {
     pub(crate) wanted: Wanted,
     pub(crate) cost: u64,
     pub(crate) revision: u64,
+    /// Whether a limit that it brought along is not known and was passed.
+    pub(crate) passed: bool,
     name: Name,
 }
 
@@ -194,8 +198,13 @@ impl Ingress {
             return Plan::Settled(Err(NotPut::UnknownDomain));
         };
         let (wanted, cost) = (question.wanted, question.cost);
-        let unasked = Unasked { wanted, cost, id: name.told, revision: domain.revision() };
-        match domain.matching(&question.attributes, weighed_by(wanted, cost), self.owner.wall()) {
+        let Places { known, passed } = match brought::places(domain, question) {
+            Ok(places) => places,
+            Err(why) => return Plan::Settled(Err(why)),
+        };
+        let unasked = Unasked { wanted, cost, id: name.told, revision: domain.revision(), passed };
+        let (weight, wall) = (weighed_by(wanted, cost), self.owner.wall());
+        match domain.matching_with(&question.attributes, weight, wall, &known) {
             Err(_) => Plan::Settled(Err(NotPut::CostTooLarge)),
             Ok(Matched::NoLimit { .. }) => Plan::Settled(match question.limit {
                 Some(_) => Err(NotPut::UnknownLimit),
@@ -210,8 +219,11 @@ impl Ingress {
                 if limits.cost().checked_mul(units_of(wanted, cost)).is_none_or(|all| all > AMOUNT_MAX) {
                     return Plan::Settled(Err(NotPut::CostTooLarge));
                 }
+                if limits.len() > LIMITS_PER_CHECK_MAX {
+                    return Plan::Settled(Err(NotPut::TooManyLimits));
+                }
                 let (legs, groups, revision) = (SmallVec::new(), SmallVec::new(), domain.revision());
-                let mut asks = Asks { legs, groups, wanted, cost, revision, name };
+                let mut asks = Asks { legs, groups, wanted, cost, revision, passed, name };
                 let chosen = |applied: &Applied<'_>| question.limit.is_none_or(|name| applied.limit().name() == name);
                 for applied in limits.iter().filter(chosen) {
                     asks.add(partition_of(keys, domain, &applied), leg_of(keys, &applied), question.budget);
@@ -228,6 +240,7 @@ struct Unasked {
     cost: u64,
     id: CheckId,
     revision: u64,
+    passed: bool,
 }
 
 impl Unasked {
@@ -248,9 +261,9 @@ impl Unasked {
     }
 
     fn told(self, allowed: bool, reason: Reason, legs: SmallVec<[LegAnswer; 2]>) -> Decision {
-        let Unasked { wanted, cost, id, revision } = self;
+        let Unasked { wanted, cost, id, revision, passed } = self;
         let named = (!legs.is_empty()).then_some(0);
-        Decision { id, wanted, allowed, units: 0, reason, cost, named, legs, revision, replayed: false }
+        Decision { id, wanted, allowed, units: 0, reason, cost, named, legs, revision, replayed: false, passed }
     }
 }
 
@@ -347,7 +360,8 @@ fn digest_of(key: &FingerprintKey, question: &Question<'_>) -> u64 {
     let cost = question.cost.to_le_bytes();
     let limit = question.limit.unwrap_or("");
     let head = ["question", question.wanted.word(), question.domain, limit].map(Part::text);
+    let brought = question.brought.iter().flat_map(|limit| [Part::text(limit.name), Part::text(limit.rate)]);
     let cost = Part { kind: limits::PartKind::Text, bytes: &cost };
     let attributes = question.attributes.iter().flat_map(|(name, value)| [Part::text(name), Part::text(value)]);
-    Fingerprint::of(key, NO_LIMIT, head.into_iter().chain([cost]).chain(attributes)).0[0]
+    Fingerprint::of(key, NO_LIMIT, head.into_iter().chain([cost]).chain(attributes).chain(brought)).0[0]
 }
