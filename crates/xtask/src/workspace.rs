@@ -65,13 +65,17 @@ impl Workspace {
     pub fn from_json(document: &Value) -> Result<Workspace> {
         let members: BTreeSet<&str> = array(document, "workspace_members")?.iter().filter_map(Value::as_str).collect();
         let mut packages = BTreeMap::new();
+        let mut listed = BTreeMap::new();
         for package in array(document, "packages")? {
             let id = text(package, "id")?;
             packages.insert(id.clone(), Package::from_json(package, members.contains(id.as_str()))?);
+            listed.insert(id, package);
         }
         for node in array(&document["resolve"], "nodes")? {
-            let package = packages.get_mut(&text(node, "id")?).context("a resolved package that is not listed")?;
-            package.dependencies = array(node, "deps")?.iter().map(Dependency::from_json).collect::<Result<_>>()?;
+            let id = text(node, "id")?;
+            let package = packages.get_mut(&id).context("a resolved package that is not listed")?;
+            let edges = array(node, "deps")?.iter().filter(|edge| is_switched_on(edge, node, listed[&id]));
+            package.dependencies = edges.map(Dependency::from_json).collect::<Result<_>>()?;
         }
         Ok(Workspace { packages })
     }
@@ -146,6 +150,25 @@ impl Dependency {
     }
 }
 
+/// Whether a dependency is built at all. Cargo lists an optional one as soon as a feature *would* pass something on to it
+/// (`log?/std`), which by itself does not switch it on.
+fn is_switched_on(edge: &Value, node: &Value, package: &Value) -> bool {
+    let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
+    let runs = |asked: &Value| asked["kind"].is_null();
+    let is_it = |asked: &&Value| runs(asked) && spelling(asked).is_ok_and(|name| edge["name"] == name.as_str());
+    let asked: Vec<Value> = list(&package["dependencies"]);
+    let asked: Vec<&Value> = asked.iter().filter(is_it).collect();
+    let optional = !asked.is_empty() && asked.iter().all(|asked| asked["optional"] == true);
+    let switches = |entry: &Value| {
+        let entry = entry.as_str().unwrap_or_default();
+        let name = entry.strip_prefix("dep:").or_else(|| entry.split_once('/').map(|(name, _)| name)).unwrap_or(entry);
+        edge["name"] == name.replace('-', "_").as_str()
+    };
+    let features = list(&node["features"]);
+    let entries = features.iter().filter_map(Value::as_str).map(|feature| list(&package["features"][feature]));
+    !optional || entries.flatten().any(|entry| switches(&entry))
+}
+
 /// How code calls a dependency: by its new name where it has one.
 fn spelling(dependency: &Value) -> Result<String> {
     let name = dependency["rename"].as_str().map_or_else(|| text(dependency, "name"), |name| Ok(name.to_owned()));
@@ -201,6 +224,8 @@ pub mod made_up {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::made_up::workspace;
     use super::*;
 
@@ -219,6 +244,41 @@ mod tests {
         let ways = made_up.reached_by(limits);
         assert_eq!(ways.keys().copied().collect::<Vec<_>>(), ["a", "b"]);
         assert_eq!(ways["b"], ["ringfence-limits", "a", "b"]);
+    }
+
+    #[test]
+    fn an_optional_crate_that_no_feature_switches_on_is_not_followed() {
+        let reached = |enabled: &[&str]| {
+            let edge = |name: &str| json!({ "name": name, "pkg": name, "dep_kinds": [{ "kind": null }] });
+            let asked = |name: &str, optional: bool| json!({ "name": name, "rename": null, "optional": optional });
+            let package = |name: &str, asks: Value, features: Value| {
+                json!({
+                    "id": name, "name": name, "version": "1.0.0", "license": "MIT", "targets": [],
+                    "manifest_path": "Cargo.toml", "dependencies": asks, "features": features,
+                })
+            };
+            let features = json!({ "std": ["log?/std"], "logging": ["dep:log"], "serde": ["serde-core/std"] });
+            let for_tests = json!({ "name": "log", "rename": null, "optional": false, "kind": "dev" });
+            let asks = json!([asked("log", true), for_tests, asked("serde-core", true), asked("plain", false)]);
+            let document = json!({
+                "workspace_members": ["a"],
+                "packages": [
+                    package("a", asks, features),
+                    package("log", json!([]), json!({})),
+                    package("serde_core", json!([]), json!({})),
+                    package("plain", json!([]), json!({})),
+                ],
+                "resolve": { "nodes": [
+                    { "id": "a", "features": enabled, "deps": [edge("log"), edge("serde_core"), edge("plain")] },
+                ] },
+            });
+            let workspace = Workspace::from_json(&document).unwrap();
+            let a = workspace.members().next().unwrap();
+            workspace.reached_by(a).into_keys().map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(reached(&["std"]), ["plain"]);
+        assert_eq!(reached(&["std", "logging"]), ["log", "plain"]);
+        assert_eq!(reached(&["serde"]), ["plain", "serde_core"]);
     }
 
     #[test]
