@@ -156,7 +156,7 @@ impl Twin {
         };
         let mut back =
             |charge: &TwinCharge| Some(self.accounts.get_mut(&charge.key)?.undo(charge.number, unspent(charge), now));
-        charges.iter().filter_map(|charge| back(charge)).max().unwrap_or(0)
+        charges.iter().filter_map(&mut back).max().unwrap_or(0)
     }
 
     /// Takes these charges back whole. Answers the most units that one leg got.

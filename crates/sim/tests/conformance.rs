@@ -47,13 +47,16 @@ fn the_engine_holds_every_case_that_it_can_express() {
 }
 
 /// The table with one thing in one call told wrongly; `None` where the call does not say it.
-fn spoilt(case: &Case, call: usize, spoil: fn(&mut Expect) -> Option<()>) -> Option<Case> {
+fn spoilt(case: &Case, call: usize, spoil: Spoil) -> Option<Case> {
     let mut case = case.clone();
     spoil(&mut case.calls[call].expect)?;
     Some(case)
 }
 
-const SPOILS: [(&str, fn(&mut Expect) -> Option<()>); 8] = [
+/// Tells one thing wrongly, where it is told.
+type Spoil = fn(&mut Expect) -> Option<()>;
+
+const SPOILS: [(&str, Spoil); 8] = [
     ("allowed", |expect| expect.allowed.as_mut().map(|allowed| *allowed = !*allowed)),
     ("admits", |expect| expect.admits.as_mut().map(|admits| *admits += 1)),
     ("remaining", |expect| expect.remaining.as_mut().map(|remaining| *remaining += 1)),

@@ -51,10 +51,10 @@ type Node<'t> = Spanned<DeValue<'t>>;
 impl<'t> Fields<'t> {
     fn of(text: &'t str, node: Node<'t>) -> Read<Fields<'t>> {
         let at = node.span().start;
-        match node.into_inner() {
-            DeValue::Table(left) => Ok(Fields { text, at, left }),
-            _ => Err(Mistake { line: line_of(text, at), message: "expected a table".to_owned() }),
-        }
+        let DeValue::Table(left) = node.into_inner() else {
+            return Err(Mistake { line: line_of(text, at), message: "expected a table".to_owned() });
+        };
+        Ok(Fields { text, at, left })
     }
 
     fn line(&self) -> usize {
