@@ -9,7 +9,8 @@
 //! - `absent <= total / k` as long as nothing was missed; so whoever has more than that is told.
 //!
 //! The paper keeps counters in a linked structure that finds the least at once, for weights of 1. Here weights differ and
-//! `k` is small: two scans over arrays of half a KiB cost less than keeping a heap and a hash table in step.
+//! `k` is small: a scan over one byte per key, and a hand that goes round in search of the least, cost less than keeping a
+//! heap and a hash table in step.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -147,15 +148,24 @@ fn is_plain(c: char) -> bool {
         || (!c.is_ascii() && !c.is_whitespace() && c.escape_debug().len() == 1)
 }
 
+/// Tags that are compared in one go.
+const TAGS: usize = 16;
+
 /// A sketch of the heaviest keys. The arrays have one place per key; whatever a hit searches lies close together.
 #[derive(Clone, Debug)]
 pub struct Top {
     capacity: usize,
+    /// One byte of each key, filled up to a multiple of [`TAGS`].
+    tags: Vec<u8>,
     keys: Vec<Fingerprint>,
     counts: Vec<u64>,
     errors: Vec<u64>,
     texts: Vec<KeyText>,
     total: u64,
+    /// No count is below this.
+    least: u64,
+    /// Where the search for a least count goes on.
+    hand: usize,
 }
 
 impl Top {
@@ -164,11 +174,14 @@ impl Top {
         let capacity = capacity.max(1);
         Top {
             capacity,
+            tags: vec![0; capacity.next_multiple_of(TAGS)],
             keys: Vec::with_capacity(capacity),
             counts: Vec::with_capacity(capacity),
             errors: Vec::with_capacity(capacity),
             texts: Vec::with_capacity(capacity),
             total: 0,
+            least: 0,
+            hand: 0,
         }
     }
 
@@ -176,17 +189,19 @@ impl Top {
     /// that finds no room takes the place of the lightest and inherits its count, as error. Sums stop at `u64::MAX`.
     pub fn add(&mut self, key: Fingerprint, weight: u64, text: impl FnOnce(&mut KeyText)) {
         self.total = self.total.saturating_add(weight);
-        if let Some(place) = self.keys.iter().position(|known| *known == key) {
+        if let Some(place) = self.place_of(&key) {
             self.counts[place] = self.counts[place].saturating_add(weight);
         } else if self.keys.len() < self.capacity {
             let mut written = KeyText::new();
             text(&mut written);
+            self.tags[self.keys.len()] = tag_of(&key);
             self.keys.push(key);
             self.counts.push(weight);
             self.errors.push(0);
             self.texts.push(written);
         } else {
             let place = self.lightest();
+            self.tags[place] = tag_of(&key);
             self.keys[place] = key;
             self.errors[place] = self.counts[place];
             self.counts[place] = self.counts[place].saturating_add(weight);
@@ -200,22 +215,32 @@ impl Top {
         self.total
     }
 
-    /// The place of the least count.
-    fn lightest(&self) -> usize {
-        let mut lightest = 0;
-        for (place, count) in self.counts.iter().enumerate() {
-            if *count < self.counts[lightest] {
-                lightest = place;
-            }
-        }
-        lightest
+    /// The place of a key. Nearly all of a sketch is passed by without a branch for each key.
+    fn place_of(&self, key: &Fingerprint) -> Option<usize> {
+        let tag = tag_of(key);
+        let is_there = |tags: &&[u8]| tags.iter().fold(false, |found, other| found | (*other == tag));
+        let parts = self.tags.chunks_exact(TAGS).enumerate().filter(|(_, tags)| is_there(tags));
+        let places = parts.flat_map(|(part, _)| part * TAGS..(part + 1) * TAGS);
+        places.filter(|place| self.tags[*place] == tag).find(|place| self.keys.get(*place) == Some(key))
+    }
+
+    /// The place of a least count. Counts only grow, and while keys that come once push each other out, the next place is
+    /// mostly another of the same count; so a turn of the hand serves as many keys as there are.
+    fn lightest(&mut self) -> usize {
+        let from_the_hand = self.counts[self.hand..].iter().position(|count| *count <= self.least);
+        let place = from_the_hand.map(|ahead| self.hand + ahead).unwrap_or_else(|| {
+            self.least = self.counts.iter().copied().min().unwrap_or(0);
+            self.counts.iter().position(|count| *count <= self.least).unwrap_or(0)
+        });
+        self.hand = (place + 1) % self.capacity;
+        place
     }
 
     /// What the sketch tells. `missed` is the weight that went past it, of whichever keys: it may belong to any of them,
     /// so it stands in every count and in every error.
     pub fn summary(&self, missed: u64) -> Summary {
         let full = self.keys.len() == self.capacity;
-        let least = if full { self.counts[self.lightest()] } else { 0 };
+        let least = if full { self.counts.iter().copied().min().unwrap_or(0) } else { 0 };
         let told = self.keys.iter().zip(&self.texts).zip(self.counts.iter().zip(&self.errors));
         let keys = told.map(|((key, text), (count, error))| TopKey {
             key: *key,
@@ -231,6 +256,11 @@ impl Top {
         summary.sort();
         summary
     }
+}
+
+/// A byte of a key, of those by which nothing else is placed.
+const fn tag_of(key: &Fingerprint) -> u8 {
+    (key.0[0] >> 48) as u8
 }
 
 /// One key of a summary.
