@@ -291,3 +291,6 @@ fn conflict(at: Position, message: &str) -> PolicyError {
 fn too_many(at: Position, message: String, most: usize) -> PolicyError {
     PolicyError::new(at, PolicyCode::TooMany, message).expected(format!("at most {most}"))
 }
+
+#[cfg(test)]
+mod page;

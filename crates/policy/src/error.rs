@@ -81,6 +81,30 @@ pub enum PolicyCode {
 }
 
 impl PolicyCode {
+    /// All codes.
+    pub const ALL: [PolicyCode; 20] = [
+        PolicyCode::Syntax,
+        PolicyCode::TooLarge,
+        PolicyCode::TooDeep,
+        PolicyCode::YamlFeature,
+        PolicyCode::DuplicateKey,
+        PolicyCode::UnknownKey,
+        PolicyCode::MissingKey,
+        PolicyCode::WrongType,
+        PolicyCode::Version,
+        PolicyCode::Name,
+        PolicyCode::Word,
+        PolicyCode::Range,
+        PolicyCode::Rate,
+        PolicyCode::Conflict,
+        PolicyCode::Duplicate,
+        PolicyCode::UnknownLimit,
+        PolicyCode::Route,
+        PolicyCode::Pattern,
+        PolicyCode::TooMany,
+        PolicyCode::Unsupported,
+    ];
+
     /// The code as it stands in answers and on the operators' page.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -87,7 +87,7 @@ pub(super) const KNOWN: [&str; 18] = [
     "proof",
 ];
 pub(super) const FAIL_KNOWN: [&str; 2] = ["emergency", "reserved"];
-const LATER: [Later; 8] = [
+pub(super) const LATER: [Later; 8] = [
     ("schedules", "rates by time of day"),
     ("warn_at", "a warning before the limit"),
     ("candidate", "a second rate on trial"),

@@ -32,7 +32,7 @@ pub struct OverrideSpec {
 }
 
 pub(super) const KNOWN: [&str; 6] = ["limit", "key", "rate", "slots", "until", "reason"];
-const LATER: [Later; 1] = [("from", "overrides that begin later")];
+pub(super) const LATER: [Later; 1] = [("from", "overrides that begin later")];
 
 /// Reads the list of overrides; `specs` are the limits, as far as they could be read.
 pub(super) fn read_all(

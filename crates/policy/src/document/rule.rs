@@ -77,7 +77,7 @@ impl RuleSpec {
 }
 
 pub(super) const KNOWN: [&str; 5] = ["name", "match", "cost", "limits", "mode"];
-const LATER: [Later; 5] = [
+pub(super) const LATER: [Later; 5] = [
     ("priority", "priorities"),
     ("charge", "separate charging"),
     ("proof", "ownership without clocks"),
