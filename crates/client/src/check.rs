@@ -117,6 +117,7 @@ impl Check {
             binary_id: binary_id.into(),
             attempt: 0,
             up_to: false,
+            inline: Vec::new(),
         }
     }
 }

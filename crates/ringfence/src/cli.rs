@@ -220,9 +220,23 @@ pub struct Key {
     /// The policy's name space.
     #[arg(long, default_value = "default")]
     pub domain: String,
+    /// A limit to bring along, for example 'downloads=5/min by user,file', where the domain allows it.
+    #[arg(long, value_parser = inline, value_name = "NAME=RATE by KEY")]
+    pub inline: Vec<Inline>,
     /// How long to wait for the owner before the limit's failure mode answers.
     #[arg(long, value_parser = duration, value_name = "TIME")]
     pub deadline: Option<Duration>,
+}
+
+/// A limit that a call brings along; what is wrong with its parts is the node's to say.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inline {
+    /// Its name in the domain.
+    pub name: String,
+    /// Its rate.
+    pub rate: String,
+    /// The attributes that it counts by.
+    pub key: Vec<String>,
 }
 
 /// `ringfence check`
@@ -456,6 +470,16 @@ fn attribute(text: &str) -> Result<(String, String), String> {
     }
 }
 
+/// `downloads=5/min by user,file`; without `by` it is one count over all.
+fn inline(text: &str) -> Result<Inline, String> {
+    let (name, rest) = text
+        .split_once('=')
+        .ok_or_else(|| format!("expected NAME=RATE by KEY, for example 'downloads=5/min by user', found `{text}`"))?;
+    let (rate, key) = rest.split_once(" by ").unwrap_or((rest, ""));
+    let key = key.split(',').map(|part| part.trim().to_owned()).filter(|part| !part.is_empty()).collect();
+    Ok(Inline { name: name.trim().to_owned(), rate: rate.trim().to_owned(), key })
+}
+
 /// `250ms`, `20s`, `2min`; a number without a unit is refused.
 ///
 /// # Errors
@@ -492,6 +516,18 @@ mod tests {
         for wrong in ["20", "s", "", "-1s", "5m", "99999999999999999999s"] {
             assert!(duration(wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_limit_to_bring_along_has_a_name_a_rate_and_what_it_counts_by() {
+        let limit = |name: &str, rate: &str, key: &[&str]| Inline {
+            name: name.to_owned(),
+            rate: rate.to_owned(),
+            key: key.iter().map(|part| (*part).to_owned()).collect(),
+        };
+        assert_eq!(inline("downloads=5/min by user, file"), Ok(limit("downloads", "5/min", &["user", "file"])));
+        assert_eq!(inline("all=10/s burst 20"), Ok(limit("all", "10/s burst 20", &[])));
+        assert!(inline("5/min by user").is_err());
     }
 
     #[test]

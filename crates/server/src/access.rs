@@ -226,11 +226,7 @@ impl Access {
             return Ok(Caller { place: None, counted: None });
         }
         let (place, counted) = self.known(headers)?;
-        if !counted.token.scopes.contains(scope) {
-            counted.forbidden.fetch_add(1, Ordering::Relaxed);
-            let detail = format!("token {} has no scope `{scope}`", counted.token.name);
-            return Err(Rejection::of_field(Code::Forbidden, "authorization", detail));
-        }
+        counted.require(scope)?;
         counted.admitted.fetch_add(1, Ordering::Relaxed);
         Ok(Caller { place: Some(place), counted: Some(counted) })
     }
@@ -276,6 +272,17 @@ impl Access {
     }
 }
 
+impl Counted {
+    fn require(&self, scope: Scope) -> Result<(), Rejection> {
+        if self.token.scopes.contains(scope) {
+            return Ok(());
+        }
+        self.forbidden.fetch_add(1, Ordering::Relaxed);
+        let detail = format!("token {} has no scope `{scope}`", self.token.name);
+        Err(Rejection::of_field(Code::Forbidden, "authorization", detail))
+    }
+}
+
 impl<'a> Caller<'a> {
     /// What is kept of the caller for as long as its stream lives.
     pub fn standing(self) -> Standing {
@@ -285,6 +292,15 @@ impl<'a> Caller<'a> {
     /// The token's name; empty for a caller that needs none.
     pub fn name(self) -> &'a str {
         self.counted.map_or("", |counted| counted.token.name.as_str())
+    }
+
+    /// Whether the caller may bring limits along; without tokens everybody may.
+    ///
+    /// # Errors
+    ///
+    /// `forbidden`: its token lacks the scope. The caller's doing, and nothing changed.
+    pub fn may_bring_limits(self) -> Result<(), Rejection> {
+        self.counted.map_or(Ok(()), |counted| counted.require(Scope::Inline))
     }
 
     /// Whether the caller may speak of this domain.

@@ -49,7 +49,7 @@ pub struct Said {
     /// The one limit that is meant.
     pub limit: Option<String>,
     /// Limits that it brings along.
-    pub limits: Vec<InlineLimit>,
+    pub inline: Vec<InlineLimit>,
     /// How long the caller waits.
     pub deadline_ms: Option<u64>,
     /// A name that an SDK made, with the number of the attempt; only checks over gRPC have it.
@@ -76,7 +76,7 @@ pub struct Asked {
     /// The one limit that is meant.
     pub limit: Option<String>,
     /// Limits that it brings along, at most [`BROUGHT_MAX`].
-    pub limits: Vec<InlineLimit>,
+    pub inline: Vec<InlineLimit>,
     /// How long the caller waits, if it said so.
     pub deadline: Option<Span>,
 }
@@ -95,9 +95,9 @@ impl Asked {
         let id = reader.id(said.id)?;
         let limit = reader.name(Field::Limit, said.limit)?;
         let domain = reader.name(Field::Domain, said.domain)?.unwrap_or_else(|| DOMAIN_DEFAULT.to_owned());
-        if said.limits.len() > BROUGHT_MAX {
-            let detail = format!("expected at most {BROUGHT_MAX} limits, found {}", said.limits.len());
-            return Err(Rejection::of_field(Code::OutOfRange, reader.field(Field::Limits), detail));
+        if said.inline.len() > BROUGHT_MAX {
+            let detail = format!("expected at most {BROUGHT_MAX} limits, found {}", said.inline.len());
+            return Err(Rejection::of_field(Code::OutOfRange, reader.field(Field::Inline), detail));
         }
         let up_to = said.up_to.unwrap_or(false);
         if up_to && cost == Some(0) {
@@ -121,8 +121,8 @@ impl Asked {
             Call::Reset => Wanted::Reset,
         };
         let cost = cost.unwrap_or(1);
-        let Said { pairs, binary, limits, .. } = said;
-        Ok(Asked { call, wanted, domain, pairs, cost, id, binary, limit, limits, deadline })
+        let Said { pairs, binary, inline, .. } = said;
+        Ok(Asked { call, wanted, domain, pairs, cost, id, binary, limit, inline, deadline })
     }
 
     /// Gives a reserve or a lease that came without a name one that nobody can guess: whoever is to settle, renew or
@@ -146,7 +146,7 @@ impl Asked {
 
     /// The limits that it brings along, as the node takes them.
     pub fn brought(&self) -> Vec<Brought<'_>> {
-        self.limits.iter().map(|limit| Brought { name: &limit.name, rate: &limit.rate, key: &limit.key }).collect()
+        self.inline.iter().map(|limit| Brought { name: &limit.name, rate: &limit.rate, key: &limit.key }).collect()
     }
 
     /// The question that the node is asked, with [what it brings along](Asked::brought).

@@ -442,7 +442,7 @@ impl<'a> Told<'a> {
     }
 
     fn limit_fields(&self, leg: &LegAnswer) -> LimitFields<'a> {
-        let (quota, window) = self.policies.limit(leg.limit).map_or((None, None), |known| advertised(&known.shape));
+        let (quota, window) = self.policies.shape(leg.limit, leg.variant).map_or((None, None), advertised);
         LimitFields {
             name: self.limit_name(leg),
             quota,

@@ -58,6 +58,8 @@ pub enum Field {
     Ttl,
     /// The one limit that is meant.
     Limit,
+    /// Limits that the call brings along.
+    Inline,
     /// How long the caller waits.
     Deadline,
 }
@@ -75,69 +77,69 @@ struct Row {
 
 /// The calls in the order of the enum.
 const TABLE: [Row; 9] = {
-    use Field::{Attributes, Cost, Deadline, Debt, Domain, Id, Limit, Ttl, UpTo};
+    use Field::{Attributes, Cost, Deadline, Debt, Domain, Id, Inline, Limit, Ttl, UpTo};
     [
         Row {
             call: Call::Check,
             word: "check",
             scope: Scope::Check,
-            takes: &[Domain, Attributes, Cost, UpTo, Id, Deadline],
+            takes: &[Domain, Attributes, Cost, UpTo, Id, Inline, Deadline],
             needs: &[],
         },
         Row {
             call: Call::Peek,
             word: "peek",
             scope: Scope::Check,
-            takes: &[Domain, Attributes, Cost, Limit, Deadline],
+            takes: &[Domain, Attributes, Cost, Limit, Inline, Deadline],
             needs: &[],
         },
         Row {
             call: Call::Reserve,
             word: "reserve",
             scope: Scope::Check,
-            takes: &[Domain, Attributes, Cost, Ttl, Id, Deadline],
+            takes: &[Domain, Attributes, Cost, Ttl, Id, Inline, Deadline],
             needs: &[Cost, Ttl],
         },
         Row {
             call: Call::Acquire,
             word: "acquire",
             scope: Scope::Check,
-            takes: &[Domain, Attributes, Cost, Ttl, Id, Deadline],
+            takes: &[Domain, Attributes, Cost, Ttl, Id, Inline, Deadline],
             needs: &[],
         },
         Row {
             call: Call::Settle,
             word: "settle",
             scope: Scope::Check,
-            takes: &[Domain, Attributes, Id, Cost, Debt, Deadline],
+            takes: &[Domain, Attributes, Id, Cost, Debt, Inline, Deadline],
             needs: &[Id, Cost],
         },
         Row {
             call: Call::Renew,
             word: "renew",
             scope: Scope::Check,
-            takes: &[Domain, Attributes, Id, Ttl, Cost, Deadline],
+            takes: &[Domain, Attributes, Id, Ttl, Cost, Inline, Deadline],
             needs: &[Id],
         },
         Row {
             call: Call::Release,
             word: "release",
             scope: Scope::Check,
-            takes: &[Domain, Attributes, Id, Cost, Deadline],
+            takes: &[Domain, Attributes, Id, Cost, Inline, Deadline],
             needs: &[Id],
         },
         Row {
             call: Call::Refund,
             word: "refund",
             scope: Scope::Refund,
-            takes: &[Domain, Attributes, Id, Deadline],
+            takes: &[Domain, Attributes, Id, Inline, Deadline],
             needs: &[Id],
         },
         Row {
             call: Call::Reset,
             word: "reset",
             scope: Scope::Reset,
-            takes: &[Domain, Attributes, Limit, Deadline],
+            takes: &[Domain, Attributes, Limit, Inline, Deadline],
             needs: &[],
         },
     ]
@@ -229,6 +231,7 @@ impl Field {
             Field::Id => "id",
             Field::Ttl => "ttl_ms",
             Field::Limit => "limit",
+            Field::Inline => "inline",
             Field::Deadline => "deadline_ms",
         }
     }

@@ -7,7 +7,7 @@ use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest as _, Request, State};
 use axum::response::Response;
 use axum::routing::{MethodRouter, post};
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, StatusCode};
 use serde::Serialize;
 
@@ -22,6 +22,9 @@ use crate::meter::Api;
 
 /// How long a body may take to arrive after its head. A full batch is a few megabytes.
 pub const BODY_WITHIN: Duration = Duration::from_secs(10);
+
+/// After how long a caller that found no leader may find one: an election takes about so long.
+pub const LEADER_WITHIN: Duration = Duration::from_secs(1);
 
 /// Reads the body, up to what the route allows.
 ///
@@ -132,6 +135,9 @@ fn require_json(headers: &HeaderMap) -> Result<(), Rejection> {
 pub fn rejected(rejection: &Rejection) -> Response {
     let mut response =
         json_response(rejection.code.status(), "application/problem+json", &rejection_problem(rejection));
+    if rejection.code == Code::NoLeader {
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(LEADER_WITHIN.as_secs()));
+    }
     if rejection.code == Code::Unauthorised {
         response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
     }

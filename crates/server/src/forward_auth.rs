@@ -26,7 +26,7 @@ use crate::front::{Front, put};
 use crate::meter::Api;
 
 pub use proxies::{NETWORKS_MAX, Network, NotANetwork, Proxies};
-use visit::Wish;
+pub use visit::Wish;
 
 /// What a visitor is told of a denial beside its status.
 #[derive(Serialize)]

@@ -51,10 +51,11 @@ pub async fn put<'a>(
     several: bool,
 ) -> Answered<'a> {
     let node = &*front.node;
+    let brought: Vec<_> = asked.iter().map(|asked| asked.as_ref().map(Asked::brought).unwrap_or_default()).collect();
     let mut put = Vec::with_capacity(asked.len());
     let question = |(index, asked): (usize, &'a Result<Asked, Rejection>)| {
         let asked = asked.as_ref().map_err(Clone::clone)?;
-        put.push(asked.question(caller, &place(index, several), node)?);
+        put.push(asked.question(caller, &brought[index], &place(index, several), node)?);
         Ok(put.len() - 1)
     };
     let questions = asked.iter().enumerate().map(question).collect();
@@ -96,9 +97,15 @@ impl Answered<'_> {
             Ok(decision) if is_unanswered(decision.reason) => CameOf::Unavailable,
             Ok(decision) if decision.allowed => CameOf::Done,
             Ok(_) | Err(NotPut::UnknownReservation) => CameOf::Nothing,
+            Err(NotPut::InlineUndefined) => CameOf::Unavailable,
             Err(
                 NotPut::UnknownDomain
                 | NotPut::UnknownLimit
+                | NotPut::InlineNotAllowed
+                | NotPut::InlineRefused(_)
+                | NotPut::InlineConflict { .. }
+                | NotPut::InlineFull { .. }
+                | NotPut::TooManyLimits
                 | NotPut::CostTooLarge
                 | NotPut::IdReused
                 | NotPut::AboveReservation { .. },
@@ -113,6 +120,10 @@ fn not_put(why: &NotPut, asked: &Asked, place: &str) -> Rejection {
     let (code, field) = match why {
         NotPut::UnknownDomain => (Code::UnknownDomain, "domain"),
         NotPut::UnknownLimit => (Code::UnknownLimit, "limit"),
+        NotPut::InlineNotAllowed | NotPut::InlineFull { .. } => (Code::InlineNotAllowed, "inline"),
+        NotPut::InlineRefused(_) | NotPut::TooManyLimits => (Code::OutOfRange, "inline"),
+        NotPut::InlineConflict { .. } => (Code::InlineConflict, "inline"),
+        NotPut::InlineUndefined => (Code::NoLeader, "inline"),
         NotPut::CostTooLarge => (Code::OutOfRange, "cost"),
         NotPut::IdReused => (Code::IdReused, "id"),
         NotPut::UnknownReservation => (Code::UnknownReservation, "id"),
@@ -127,7 +138,15 @@ fn not_put(why: &NotPut, asked: &Asked, place: &str) -> Rejection {
         NotPut::AboveReservation { reserved } => {
             format!("{} is above the {reserved} that were reserved; `debt: true` books the rest", asked.cost)
         }
-        NotPut::CostTooLarge | NotPut::IdReused | NotPut::UnknownReservation => why.to_string(),
+        NotPut::InlineNotAllowed
+        | NotPut::InlineRefused(_)
+        | NotPut::InlineConflict { .. }
+        | NotPut::InlineFull { .. }
+        | NotPut::InlineUndefined
+        | NotPut::TooManyLimits
+        | NotPut::CostTooLarge
+        | NotPut::IdReused
+        | NotPut::UnknownReservation => why.to_string(),
     };
     Rejection::of_field(code, format!("{place}{field}"), detail)
 }

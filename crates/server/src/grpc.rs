@@ -1,7 +1,7 @@
 //! The gRPC front door: the same calls and answers as over JSON. A denial is an answer; only a call that could not be
 //! put is an error, with the API's code in its message.
 
-mod messages;
+pub mod messages;
 
 use std::pin::Pin;
 
@@ -192,6 +192,7 @@ fn status_of_error(status: &Status) -> u16 {
         tonic::Code::Unauthenticated => 401,
         tonic::Code::PermissionDenied => 403,
         tonic::Code::FailedPrecondition => 409,
+        tonic::Code::Unavailable => 503,
         tonic::Code::Ok
         | tonic::Code::Cancelled
         | tonic::Code::Unknown
@@ -203,7 +204,6 @@ fn status_of_error(status: &Status) -> u16 {
         | tonic::Code::OutOfRange
         | tonic::Code::Unimplemented
         | tonic::Code::Internal
-        | tonic::Code::Unavailable
         | tonic::Code::DataLoss => 400,
     }
 }
@@ -219,6 +219,7 @@ fn status_of(rejection: &Rejection) -> Status {
         StatusCode::UNAUTHORIZED => Status::unauthenticated(message),
         StatusCode::FORBIDDEN => Status::permission_denied(message),
         StatusCode::CONFLICT => Status::failed_precondition(message),
+        StatusCode::SERVICE_UNAVAILABLE => Status::unavailable(message),
         _ => Status::invalid_argument(message),
     }
 }

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use crate::asked::{Asked, Said, out_of_range};
+use crate::asked::{Asked, InlineLimit, Said, out_of_range};
 use crate::call::{Call, DEADLINE_MS_MAX, Field};
 use crate::code::{Code, Rejection};
 
@@ -13,6 +13,7 @@ use crate::code::{Code, Rejection};
 pub const BATCH_MAX: usize = 1_000;
 
 const BATCH_FIELDS: &[&str] = &["checks"];
+const INLINE_FIELDS: &[&str] = &["name", "rate", "key"];
 
 /// Reads the body of a call.
 ///
@@ -83,6 +84,7 @@ fn read(field: Field, value: Value, call: Call, said: &mut Said, place: &str) ->
         Field::Id => said.id = Some(text_from(value, &name)?),
         Field::Ttl => said.ttl_ms = Some(number_from(&value, &name, call.ttls_ms())?),
         Field::Limit => said.limit = Some(text_from(value, &name)?),
+        Field::Inline => said.inline = limits_from(value, &name)?,
         Field::Deadline => said.deadline_ms = Some(number_from(&value, &name, 0..=DEADLINE_MS_MAX)?),
     }
     Ok(())
@@ -117,6 +119,26 @@ fn pairs_from(value: Value, field: &str) -> Result<Vec<(String, String)>, Reject
         }
     };
     attributes.into_iter().map(pair).collect()
+}
+
+/// Limits that are brought along: each has all of its fields.
+fn limits_from(value: Value, field: &str) -> Result<Vec<InlineLimit>, Rejection> {
+    let Value::Array(limits) = value else { return Err(wrong_type(field, "a list of limits", &value)) };
+    limits.into_iter().enumerate().map(|(index, limit)| limit_from(limit, &format!("{field}[{index}]"))).collect()
+}
+
+fn limit_from(value: Value, place: &str) -> Result<InlineLimit, Rejection> {
+    let Value::Object(mut fields) = value else { return Err(wrong_type(place, "a limit", &value)) };
+    let mut needed = |name: &str| {
+        let field = format!("{place}.{name}");
+        let missing = || Rejection::of_field(Code::MissingField, &field, format!("a limit needs {name}"));
+        fields.remove(name).ok_or_else(missing).map(|value| (value, field))
+    };
+    let ((name, name_field), (rate, rate_field), (key, key_field)) = (needed("name")?, needed("rate")?, needed("key")?);
+    no_others(&fields, INLINE_FIELDS.iter().copied(), &format!("{place}."))?;
+    let Value::Array(parts) = key else { return Err(wrong_type(&key_field, "a list of attribute names", &key)) };
+    let key = parts.into_iter().map(|part| text_from(part, &key_field)).collect::<Result<_, _>>()?;
+    Ok(InlineLimit { name: text_from(name, &name_field)?, rate: text_from(rate, &rate_field)?, key })
 }
 
 fn no_others<'a>(

@@ -3,6 +3,8 @@
 
 mod access;
 pub mod admin;
+#[cfg(test)]
+mod api_page;
 pub mod asked;
 pub mod body;
 pub mod call;
@@ -10,7 +12,7 @@ pub mod check;
 mod closing;
 pub mod code;
 mod door;
-mod forward_auth;
+pub mod forward_auth;
 pub mod front;
 pub mod grpc;
 pub mod headers;

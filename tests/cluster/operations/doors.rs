@@ -66,6 +66,7 @@ pub fn arguments(call: &str, body: &Value) -> Vec<String> {
                 let pairs = value.as_object().unwrap().iter();
                 arguments.extend(pairs.map(|(name, value)| format!("{name}={}", value.as_str().unwrap())));
             }
+            "inline" => arguments.extend(value.as_array().unwrap().iter().flat_map(inline)),
             "up_to" | "debt" if value == &json!(true) => arguments.push(format!("--{}", name.replace('_', "-"))),
             "ttl_ms" | "deadline_ms" => {
                 arguments.extend([format!("--{}", name.trim_end_matches("_ms")), format!("{text}ms")]);
@@ -74,6 +75,13 @@ pub fn arguments(call: &str, body: &Value) -> Vec<String> {
         }
     }
     arguments
+}
+
+/// `--inline 'NAME=RATE by ATTRIBUTE,...'`
+fn inline(limit: &Value) -> [String; 2] {
+    let key: Vec<_> = limit["key"].as_array().unwrap().iter().map(|part| part.as_str().unwrap()).collect();
+    let by = if key.is_empty() { String::new() } else { format!(" by {}", key.join(",")) };
+    ["--inline".to_owned(), format!("{}={}{by}", text(limit, "name"), text(limit, "rate"))]
 }
 
 /// The command's answer; its exit code is held to what it printed.
@@ -140,6 +148,17 @@ fn attributes(body: &Value) -> std::collections::HashMap<String, String> {
     pairs.map(|(name, value)| (name.clone(), value.as_str().unwrap().to_owned())).collect()
 }
 
+fn brought(body: &Value) -> Vec<proto::InlineLimit> {
+    let texts =
+        |value: &Value| value.as_array().into_iter().flatten().map(|part| part.as_str().unwrap().to_owned()).collect();
+    let limit = |limit: &Value| proto::InlineLimit {
+        name: text(limit, "name"),
+        rate: text(limit, "rate"),
+        key: texts(&limit["key"]),
+    };
+    body["inline"].as_array().into_iter().flatten().map(limit).collect()
+}
+
 /// A message of these fields beside domain, attributes and deadline; `..` where there are more, which stay empty.
 macro_rules! message {
     ($function:ident: $message:ident { $($field:ident: $read:ident($name:literal)),* $(, .. $rest:expr)? }) => {
@@ -148,6 +167,7 @@ macro_rules! message {
                 domain: text(body, "domain"),
                 attributes: attributes(body),
                 deadline_ms: number(body, "deadline_ms"),
+                inline: brought(body),
                 $($field: $read(body, $name),)*
                 $(..$rest)?
             }

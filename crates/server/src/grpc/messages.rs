@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use wire::v1 as proto;
 
-use crate::asked::Said;
+use crate::asked::{InlineLimit, Said};
 use crate::body::{CameTo, DecisionBody, LimitBody, Told};
 use crate::code::{Code, Rejection};
 
@@ -19,9 +19,16 @@ pub trait Says {
     fn said(self, place: &str) -> Result<Said, Rejection>;
 }
 
-/// What every call says: of which key it speaks, and how long it waits.
-fn key(domain: String, attributes: HashMap<String, String>, deadline_ms: Option<u64>) -> Said {
-    Said { domain: some(domain), pairs: attributes.into_iter().collect(), deadline_ms, ..Said::default() }
+/// What every call says: of which key it speaks, under which limits, and how long it waits.
+fn key(
+    domain: String,
+    attributes: HashMap<String, String>,
+    inline: Vec<proto::InlineLimit>,
+    deadline_ms: Option<u64>,
+) -> Said {
+    let brought = |proto::InlineLimit { name, rate, key }| InlineLimit { name, rate, key };
+    let inline = inline.into_iter().map(brought).collect();
+    Said { domain: some(domain), pairs: attributes.into_iter().collect(), inline, deadline_ms, ..Said::default() }
 }
 
 fn some(text: String) -> Option<String> {
@@ -35,62 +42,62 @@ impl Says for proto::CheckRequest {
             let detail = "expected either id or binary_id: they would name two questions";
             return Err(Rejection::of_field(Code::OutOfRange, format!("{place}binary_id"), detail));
         }
-        let key = key(self.domain, self.attributes, self.deadline_ms);
+        let key = key(self.domain, self.attributes, self.inline, self.deadline_ms);
         Ok(Said { cost: self.cost, up_to: Some(self.up_to), id: some(self.id), binary, ..key })
     }
 }
 
 impl Says for proto::PeekRequest {
     fn said(self, _place: &str) -> Result<Said, Rejection> {
-        let key = key(self.domain, self.attributes, self.deadline_ms);
+        let key = key(self.domain, self.attributes, self.inline, self.deadline_ms);
         Ok(Said { cost: self.cost, limit: some(self.limit), ..key })
     }
 }
 
 impl Says for proto::ReserveRequest {
     fn said(self, _place: &str) -> Result<Said, Rejection> {
-        let key = key(self.domain, self.attributes, self.deadline_ms);
+        let key = key(self.domain, self.attributes, self.inline, self.deadline_ms);
         Ok(Said { cost: self.cost, ttl_ms: self.ttl_ms, id: some(self.id), ..key })
     }
 }
 
 impl Says for proto::AcquireRequest {
     fn said(self, _place: &str) -> Result<Said, Rejection> {
-        let key = key(self.domain, self.attributes, self.deadline_ms);
+        let key = key(self.domain, self.attributes, self.inline, self.deadline_ms);
         Ok(Said { cost: self.cost, ttl_ms: self.ttl_ms, id: some(self.id), ..key })
     }
 }
 
 impl Says for proto::SettleRequest {
     fn said(self, _place: &str) -> Result<Said, Rejection> {
-        let key = key(self.domain, self.attributes, self.deadline_ms);
+        let key = key(self.domain, self.attributes, self.inline, self.deadline_ms);
         Ok(Said { cost: self.cost, debt: Some(self.debt), id: some(self.id), ..key })
     }
 }
 
 impl Says for proto::RenewRequest {
     fn said(self, _place: &str) -> Result<Said, Rejection> {
-        let key = key(self.domain, self.attributes, self.deadline_ms);
+        let key = key(self.domain, self.attributes, self.inline, self.deadline_ms);
         Ok(Said { cost: self.cost, ttl_ms: self.ttl_ms, id: some(self.id), ..key })
     }
 }
 
 impl Says for proto::ReleaseRequest {
     fn said(self, _place: &str) -> Result<Said, Rejection> {
-        let key = key(self.domain, self.attributes, self.deadline_ms);
+        let key = key(self.domain, self.attributes, self.inline, self.deadline_ms);
         Ok(Said { cost: self.cost, id: some(self.id), ..key })
     }
 }
 
 impl Says for proto::RefundRequest {
     fn said(self, _place: &str) -> Result<Said, Rejection> {
-        Ok(Said { id: some(self.id), ..key(self.domain, self.attributes, self.deadline_ms) })
+        Ok(Said { id: some(self.id), ..key(self.domain, self.attributes, self.inline, self.deadline_ms) })
     }
 }
 
 impl Says for proto::ResetRequest {
     fn said(self, _place: &str) -> Result<Said, Rejection> {
-        Ok(Said { limit: some(self.limit), ..key(self.domain, self.attributes, self.deadline_ms) })
+        Ok(Said { limit: some(self.limit), ..key(self.domain, self.attributes, self.inline, self.deadline_ms) })
     }
 }
 

@@ -59,6 +59,7 @@ fn a_field_of_one_call_is_unknown_to_those_that_do_not_take_it() {
         ("id", r#""x""#),
         ("ttl_ms", "1000"),
         ("limit", r#""x""#),
+        ("inline", "[]"),
         ("deadline_ms", "50"),
     ];
     for call in Call::ALL {
@@ -138,6 +139,30 @@ fn what_is_wanted_is_what_was_said() {
         assert_eq!(asked(call, body).wanted, wanted, "{} {body}", call.word());
     }
     assert_eq!(asked(Call::Reset, r#"{"limit":"daily"}"#).limit.as_deref(), Some("daily"));
+}
+
+#[test]
+fn a_limit_that_is_brought_along_has_all_of_its_fields_and_no_others() {
+    let body = |limits: &str| format!(r#"{{"inline":{limits}}}"#);
+    let check = asked(Call::Check, &body(r#"[{"name":"mine","rate":"5/s","key":["org","user"]}]"#));
+    let limit = InlineLimit { name: "mine".into(), rate: "5/s".into(), key: vec!["org".into(), "user".into()] };
+    assert_eq!(check.inline, [limit]);
+    for (limits, code, field) in [
+        ("{}", Code::WrongType, "inline"),
+        ("[7]", Code::WrongType, "inline[0]"),
+        (r#"[{"rate":"5/s","key":[]}]"#, Code::MissingField, "inline[0].name"),
+        (r#"[{"name":"a","key":[]}]"#, Code::MissingField, "inline[0].rate"),
+        (r#"[{"name":"a","rate":"5/s"}]"#, Code::MissingField, "inline[0].key"),
+        (r#"[{"name":"a","rate":5,"key":[]}]"#, Code::WrongType, "inline[0].rate"),
+        (r#"[{"name":"a","rate":"5/s","key":"org"}]"#, Code::WrongType, "inline[0].key"),
+        (r#"[{"name":"a","rate":"5/s","key":[1]}]"#, Code::WrongType, "inline[0].key"),
+        (r#"[{"name":"a","rate":"5/s","key":[],"fail":"open"}]"#, Code::UnknownField, "inline[0].fail"),
+    ] {
+        assert_eq!(rejected(Call::Check, &body(limits)), (code, field.to_owned()), "{limits}");
+    }
+    let many = |count: usize| body(&format!("[{}]", vec![r#"{"name":"a","rate":"5/s","key":[]}"#; count].join(",")));
+    assert_eq!(asked(Call::Check, &many(node::BROUGHT_MAX)).inline.len(), node::BROUGHT_MAX);
+    assert_eq!(rejected(Call::Check, &many(node::BROUGHT_MAX + 1)), (Code::OutOfRange, "inline".to_owned()));
 }
 
 #[test]

@@ -78,7 +78,8 @@ fn figures(policies: Policies, access: Access) -> Figures {
 
 fn leg(limit: LimitId, allowed: bool, enforced: bool, source: Source) -> LegAnswer {
     let reason = if allowed { Reason::Ok } else { Reason::Limit };
-    LegAnswer { limit, allowed, enforced, reason, source, numbers: None, owner: None, epoch: None }
+    let variant = limits::Variant::OWN;
+    LegAnswer { limit, variant, allowed, enforced, reason, source, numbers: None, owner: None, epoch: None }
 }
 
 const SOURCES: [Source; 6] =

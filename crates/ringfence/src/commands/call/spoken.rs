@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use server::call::{Call, Field};
 
-use crate::cli::{Acquire, Check, Key, Lease, Peek, Refund, Renew, Reserve, Reset, Settle};
+use crate::cli::{Acquire, Check, Inline, Key, Lease, Peek, Refund, Renew, Reserve, Reset, Settle};
 
 /// A call, as it is sent.
 #[derive(Debug)]
@@ -20,10 +20,12 @@ impl Spoken {
     fn about(call: Call, key: &Key) -> Spoken {
         let pair = |(name, value): &(String, String)| (name.clone(), Value::from(value.as_str()));
         let attributes: Map<_, _> = key.attributes.iter().map(pair).collect();
+        let limits: Vec<_> = key.inline.iter().map(Inline::spoken).collect();
         let spoken = Spoken { call, body: Map::new() };
         spoken
             .with(Field::Domain, Some(key.domain.as_str()))
             .with(Field::Attributes, Some(attributes))
+            .with(Field::Inline, Some(limits).filter(|limits| !limits.is_empty()))
             .with(Field::Deadline, key.deadline.map(millis))
     }
 
@@ -42,6 +44,12 @@ fn millis(time: Duration) -> u64 {
 /// What is not said is not sent, so that the node's own default holds.
 fn set(switch: bool) -> Option<bool> {
     switch.then_some(true)
+}
+
+impl Inline {
+    fn spoken(&self) -> Value {
+        json!({ "name": self.name, "rate": self.rate, "key": self.key })
+    }
 }
 
 impl Check {
@@ -150,15 +158,15 @@ mod tests {
     #[test]
     fn every_field_of_every_call_can_be_said_and_is_read_as_it_was_said() {
         for line in [
-            "ringfence check a=b --domain d --cost 5 --up-to --id x --deadline 50ms",
-            "ringfence peek a=b --domain d --cost 5 --limit l --deadline 50ms",
-            "ringfence reserve a=b --domain d --cost 5 --ttl 2min --id x --deadline 50ms",
-            "ringfence acquire a=b --domain d --cost 5 --ttl 2min --id x --deadline 50ms",
-            "ringfence settle a=b --domain d --id x --cost 5 --debt --deadline 50ms",
-            "ringfence renew a=b --domain d --id x --cost 5 --ttl 2min --deadline 50ms",
-            "ringfence release a=b --domain d --id x --cost 5 --deadline 50ms",
-            "ringfence refund a=b --domain d --id x --deadline 50ms",
-            "ringfence reset a=b --domain d --limit l --deadline 50ms",
+            "ringfence check a=b --domain d --inline l=5/s --cost 5 --up-to --id x --deadline 50ms",
+            "ringfence peek a=b --domain d --inline l=5/s --cost 5 --limit l --deadline 50ms",
+            "ringfence reserve a=b --domain d --inline l=5/s --cost 5 --ttl 2min --id x --deadline 50ms",
+            "ringfence acquire a=b --domain d --inline l=5/s --cost 5 --ttl 2min --id x --deadline 50ms",
+            "ringfence settle a=b --domain d --inline l=5/s --id x --cost 5 --debt --deadline 50ms",
+            "ringfence renew a=b --domain d --inline l=5/s --id x --cost 5 --ttl 2min --deadline 50ms",
+            "ringfence release a=b --domain d --inline l=5/s --id x --cost 5 --deadline 50ms",
+            "ringfence refund a=b --domain d --inline l=5/s --id x --deadline 50ms",
+            "ringfence reset a=b --domain d --inline l=5/s --limit l --deadline 50ms",
         ] {
             let Spoken { call, body } = spoken(line);
             assert!(line.starts_with(&format!("ringfence {} ", call.word())), "{line} is {}", call.word());
