@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use limits::{LegDecision, LimitId, Span};
+use limits::{LegDecision, LimitId, Span, Variant};
 use ownership::{Act, CheckId, Epoch};
 use policy::Attributes;
 use ring::NodeId;
@@ -257,6 +257,8 @@ impl Source {
 pub struct LegAnswer {
     /// The limit, by its identity; [`Checked::policies`] know its name.
     pub limit: LimitId,
+    /// Which of its numbers it went by: those of a plan or of an override, or its own.
+    pub variant: Variant,
     /// Whether it admits the check.
     pub allowed: bool,
     /// Whether its refusal refuses the check; a shadow limit's does not.

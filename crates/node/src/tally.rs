@@ -190,6 +190,7 @@ mod tests {
     fn leg(allowed: bool, enforced: bool, source: Source) -> LegAnswer {
         LegAnswer {
             limit: LimitId(3),
+            variant: limits::Variant::OWN,
             allowed,
             enforced,
             reason: if allowed { Reason::Ok } else { Reason::Limit },

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use arc_swap::ArcSwap;
 use control::NodeSpec;
-use limits::{FailMode, LimitId, Shape};
+use limits::{Book as _, FailMode, LimitId, Shape, Variant};
 use ownership::Routes;
 use policy::{Catalogue, IpPrefixes};
 use ring::NodeId;
@@ -37,7 +37,7 @@ pub struct KnownLimit {
     pub domain: Box<str>,
     /// The revision of its domain.
     pub revision: u64,
-    /// What its owner decides with.
+    /// What its owner decides with, by its own numbers.
     pub shape: Shape,
     /// What its ingress does without an owner.
     pub fail: FailMode,
@@ -85,6 +85,12 @@ impl Policies {
     /// What is known of a limit.
     pub fn limit(&self, id: LimitId) -> Option<&KnownLimit> {
         self.limits.get(id.0 as usize).and_then(Option::as_ref)
+    }
+
+    /// What the owner of a limit decides with, under these numbers of it.
+    pub fn shape(&self, id: LimitId, variant: Variant) -> Option<&Shape> {
+        let entry = self.catalogue.limit(id, variant)?;
+        Some(self.catalogue.shapes().get(entry.shape))
     }
 
     /// The revision of a limit's domain; 0 for a limit that is not known.

@@ -233,6 +233,7 @@ pub(super) fn answer_of(asks: &Asks, leg: &Leg, result: &LegResult, granted: u64
     let settled: Option<&Settled> = group.settled.as_ref();
     let degraded = |allowed, source| LegAnswer {
         limit: leg.limit,
+        variant: leg.variant,
         allowed,
         enforced: !leg.shadow,
         reason: Reason::Unavailable,
@@ -247,6 +248,7 @@ pub(super) fn answer_of(asks: &Asks, leg: &Leg, result: &LegResult, granted: u64
         Said::Emergency(decision) => degraded(decision.allowed, Source::Emergency),
         Said::Owner(decision) => LegAnswer {
             limit: leg.limit,
+            variant: leg.variant,
             allowed: decision.allowed,
             enforced: !leg.shadow,
             reason: match decision.wait {

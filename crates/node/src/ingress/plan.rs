@@ -316,6 +316,7 @@ fn leg_of(keys: &Keys, applied: &Applied<'_>) -> Leg {
 fn missing_leg(limit: LimitId) -> LegAnswer {
     LegAnswer {
         limit,
+        variant: Variant::OWN,
         allowed: false,
         enforced: true,
         reason: Reason::MissingAttribute,
