@@ -28,5 +28,6 @@ mod program;
 mod refusals;
 mod serve;
 mod stopped;
+mod top;
 mod walkthrough;
 mod top;

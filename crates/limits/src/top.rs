@@ -232,7 +232,7 @@ impl Top {
             self.least = self.counts.iter().copied().min().unwrap_or(0);
             self.counts.iter().position(|count| *count <= self.least).unwrap_or(0)
         });
-        self.hand = (place + 1) % self.capacity;
+        self.hand = place + 1;
         place
     }
 

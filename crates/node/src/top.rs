@@ -414,8 +414,9 @@ mod tests {
 
     #[test]
     fn a_timer_that_wakes_early_does_not_end_what_it_began() {
-        let at =
-            |seconds, nanos| WallTime::from_unix_nanos(seconds * 1_000_000_000).saturating_sub(Span::from_nanos(nanos));
+        let at = |seconds: u64, nanos: u64| {
+            WallTime::from_unix_nanos(seconds * 1_000_000_000).saturating_sub(Span::from_nanos(nanos))
+        };
         assert_eq!(until_next_turn(at(600, 0)), GENERATION);
         assert_eq!(until_next_turn(at(660, 0)), Span::from_secs(240));
         assert_eq!(until_next_turn(at(600, 5)), GENERATION.saturating_add(Span::from_nanos(5)));
