@@ -26,13 +26,20 @@ pub(crate) fn limit_time(time: &ClusterTime) -> Now {
     Now { moment, wall: time.now(moment) }
 }
 
-/// A lease on the clock that `now`, a reading of limit time, is of: this node's, and the lease as it is.
+/// A lease on the clock that `now`, a reading of limit time, is of: this node's, and then it is the lease as it stands.
 pub(crate) fn on_limit_time(lease: LeaseBound, now: Now) -> LeaseBound {
     #[cfg(feature = "test-clock")]
-    let lease = crate::test_clock::lease_on(lease, now, self::now());
-    #[cfg(not(feature = "test-clock"))]
+    if crate::test_clock::reading().is_some() {
+        return carried_over(lease, self::now(), now.moment);
+    }
     let _ = now;
     lease
+}
+
+/// A lease that ends as long after `to` as it ends after `from`, readings of two clocks at one instant.
+#[cfg(any(test, feature = "test-clock"))]
+fn carried_over(lease: LeaseBound, from: Moment, to: Moment) -> LeaseBound {
+    LeaseBound { end: to.saturating_add(lease.end.since(from)), ..lease }
 }
 
 /// One reading in nanoseconds. A reading before zero (a wall clock set before 1970) counts as zero.
@@ -49,6 +56,12 @@ fn read(clock: libc::clockid_t) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
+    use limits::Span;
+    use ownership::SessionId;
+    use ring::NodeId;
+
     use super::*;
 
     #[test]
@@ -56,6 +69,17 @@ mod tests {
         let readings: Vec<Moment> = (0..1_000).map(|_| now()).collect();
         assert!(readings.is_sorted());
         assert!(readings[999] > readings[0], "a thousand reads take time");
+    }
+
+    #[test]
+    fn a_lease_lasts_as_long_on_whichever_clock_it_is_told() {
+        let at = |millis: u64| Moment::from_nanos(millis * 1_000_000);
+        let session = SessionId { node: NodeId(NonZeroU64::MIN), nonce: 1, counter: 1 };
+        let lease = LeaseBound { session, end: at(5_000), margin: Span::from_millis(250) };
+        let ends = |from, to| carried_over(lease, at(from), at(to)).end;
+        assert_eq!(ends(4_000, 90_000), at(91_000), "a second is left of it");
+        assert_eq!(ends(4_000, 7), at(1_007), "wherever the other clock stands");
+        assert_eq!(ends(5_001, 90_000), at(90_000), "and what is over here is over there");
     }
 
     #[test]

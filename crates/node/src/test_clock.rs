@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use limits::{Moment, Now, Span, WallTime};
-use ownership::LeaseBound;
 
 /// The reading at which limit time begins: late enough that nothing lies before the earliest one.
 const BEGINS: Moment = Moment::from_nanos(3_600 * 1_000_000_000);
@@ -38,12 +37,4 @@ pub fn advance(by: Duration) -> Option<WallTime> {
 pub(crate) fn reading() -> Option<Now> {
     let passed = Some(PASSED.load(Ordering::SeqCst)).filter(|passed| *passed != RUNS).map(Span::from_nanos)?;
     Some(Now::with_wall(BEGINS.saturating_add(passed), BEGINS_WALL.saturating_add(passed)))
-}
-
-/// A lease on the clock of limits: it ends there as long after `now` as it ends, by the real clock, after `real`.
-pub(crate) fn lease_on(lease: LeaseBound, now: Now, real: Moment) -> LeaseBound {
-    match reading() {
-        Some(_) => LeaseBound { end: now.moment.saturating_add(lease.end.since(real)), ..lease },
-        None => lease,
-    }
 }

@@ -214,6 +214,30 @@ fn limit_said(leg: &Value) -> LimitSaid {
     }
 }
 
+/// Leases go by the real clock, so a node that dies is succeeded, and its successor reads what it does not know as used.
+#[test]
+fn a_dead_node_is_succeeded_while_limit_time_stands_still() {
+    let mut nodes = Nodes::start();
+    nodes.domain = "guarded".to_owned();
+    let policy = "ringfence: 1\ndomain: guarded\nlimits: { one: { rate: 9/min, key: [client], fail: closed } }\n";
+    assert_eq!(nodes.apply(policy), Ok(Vec::new()));
+    nodes.dev.kill("n2");
+    let mut recovering = 0;
+    for client in 0..20 {
+        let body = json!({ "domain": "guarded", "attributes": { "client": client }, "deadline_ms": DEADLINE_MS });
+        let answer = until("an owner", || {
+            let answer = http::check_with(nodes.dev.api(1), &body);
+            if answer.body["reason"] == "unavailable" { Err(answer.body) } else { Ok(answer.body) }
+        });
+        match answer["allowed"].as_bool() {
+            Some(true) => assert_eq!(answer["remaining"], 8, "{answer}"),
+            Some(false) => recovering += u32::from(answer["reason"] == "recovering"),
+            None => panic!("{answer}"),
+        }
+    }
+    assert!(recovering > 0, "one of twenty keys was the dead node's, and no time passed in which its bucket drained");
+}
+
 #[test]
 fn three_nodes_hold_every_case_that_they_can_express() {
     let table = table();
