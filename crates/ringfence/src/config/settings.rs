@@ -457,7 +457,8 @@ mod tests {
         settled(&sources(LEAST, &[("api.trusted_proxies", &many[10..])])).unwrap();
         let file = format!("api.trusted_proxies = [\"::1\", \"0.0.0.0/0\"]\n{LEAST}");
         let said = settled(&sources(&file, &[])).unwrap_err();
-        assert!(said[0].starts_with("n.toml:1:31: `0.0.0.0/0` does not fit: this is every address"), "{said:?}");
+        let at = "n.toml:1:31: `api.trusted_proxies`: `0.0.0.0/0` does not fit: it is every address";
+        assert!(said[0].starts_with(at), "{said:?}");
     }
 
     #[test]

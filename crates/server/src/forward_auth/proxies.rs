@@ -49,7 +49,7 @@ pub enum NotANetwork {
         network: Network,
     },
     /// A prefix of no bits.
-    #[error("this is every address: whoever comes could claim to be anybody")]
+    #[error("it is every address, and whoever comes could claim to be anybody")]
     Everybody,
 }
 
