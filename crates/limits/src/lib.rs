@@ -14,6 +14,7 @@ mod ends;
 mod grant;
 pub mod hold;
 pub mod key;
+mod known;
 pub mod leases;
 pub mod leg;
 mod lens;

@@ -53,6 +53,11 @@ impl Segment {
     }
 
     #[inline]
+    pub(crate) fn at_mut(&mut self, place: usize) -> Option<&mut Entry> {
+        self.places.get_mut(place)?.as_mut()
+    }
+
+    #[inline]
     pub(crate) fn find(&self, key: &Fingerprint) -> Option<&Entry> {
         self.places[self.position(key)?].as_ref()
     }
@@ -150,7 +155,7 @@ impl Segment {
 
     /// Where `key` is. A table is never full, so the search ends.
     #[inline]
-    fn position(&self, key: &Fingerprint) -> Option<usize> {
+    pub(crate) fn position(&self, key: &Fingerprint) -> Option<usize> {
         if self.places.is_empty() {
             return None;
         }

@@ -22,6 +22,13 @@ struct Cursor {
     place: u32,
 }
 
+/// Where an entry lies, until one is added or removed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    segment: u32,
+    place: u32,
+}
+
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct Store {
@@ -49,6 +56,21 @@ impl Store {
     pub(crate) fn find_mut(&mut self, key: &Fingerprint) -> Option<&mut Entry> {
         let segment = segment_of(key, self.segments.len());
         self.segments[segment].find_mut(key)
+    }
+
+    #[inline]
+    pub(crate) fn place_of(&self, key: &Fingerprint) -> Option<Place> {
+        let segment = segment_of(key, self.segments.len());
+        let place = self.segments[segment].position(key)?;
+        // A segment is of bounded size, and there are fewer than 2^32 of them.
+        Some(Place { segment: segment as u32, place: place as u32 })
+    }
+
+    /// The entry at a place where one was just found.
+    #[inline]
+    pub(crate) fn at_mut(&mut self, place: Place) -> &mut Entry {
+        let entry = self.segments[place.segment as usize].at_mut(place.place as usize);
+        entry.expect("nothing was added or removed since it was found")
     }
 
     /// Adds an entry whose key is not there. Splits at most one segment.

@@ -35,7 +35,7 @@ pub struct Table {
     /// The latest time seen: a clock that goes back is held here (law 2).
     last: Moment,
     /// Charges and refunds so far.
-    seq: u64,
+    pub(crate) seq: u64,
     /// Sweeping not paid for yet, in quarters of a place.
     pub(crate) owed: u32,
     /// The last mark given.
@@ -92,9 +92,11 @@ impl Table {
         out.legs.clear();
         out.charges.clear();
         self.pay_for_sweeping(rules);
-        if let [leg] = legs
-            && let Some(allowed) = self.decide_known(leg, rules, out)
-        {
+        let known = match legs {
+            [leg] => self.decide_known(leg, rules, out),
+            _ => self.decide_all_known(legs, rules, out),
+        };
+        if let Some(allowed) = known {
             return Ok(allowed);
         }
         let result = self.decide_legs(legs, rules, out);
@@ -183,27 +185,6 @@ impl Table {
     /// Bytes on the heap for all entries and their states. Walks the table: for tests and diagnosis.
     pub fn allocated_bytes(&self) -> usize {
         self.store.allocated_bytes() + self.store.iter().map(|entry| entry.state.allocated_bytes()).sum::<usize>()
-    }
-
-    /// The most common check, straight through: one leg, whose key has an entry under the very shape. `None` for any
-    /// other, which [`Table::decide_legs`] decides; the two agree where both can.
-    #[inline]
-    fn decide_known(&mut self, leg: &Leg, rules: Rules<'_>, out: &mut Decided) -> Option<bool> {
-        let Terms::Counted(counted) = rules.shapes.terms(leg.shape) else { return None };
-        let entry = self.store.find_mut(&leg.key)?;
-        let lens = rules.lens(leg, counted);
-        if entry.state.shape() != leg.shape || lens.untold().is_some() {
-            return None;
-        }
-        entry.state.refresh(&lens);
-        let reading = lens.read(entry.state.view(lens.basis));
-        let decision = reading.weigh(leg.cost);
-        out.legs.push(decision);
-        if decision.allowed && leg.cost > 0 && !reading.is_held() {
-            let numbers = (&mut self.seq, &mut self.mark);
-            out.charges.push(charge(&mut entry.state, leg, &lens, numbers));
-        }
-        Some(decision.allowed || leg.shadow)
     }
 
     fn decide_legs(&mut self, legs: &[Leg], rules: Rules<'_>, out: &mut Decided) -> Result<bool, Undecided> {
@@ -336,7 +317,7 @@ impl<'a> Rules<'a> {
 
 /// Charges a state, with the table's count of charges and its last mark.
 #[inline]
-fn charge(state: &mut State, leg: &Leg, lens: &Lens<'_>, (seq, last): (&mut u64, &mut Mark)) -> Charge {
+pub(crate) fn charge(state: &mut State, leg: &Leg, lens: &Lens<'_>, (seq, last): (&mut u64, &mut Mark)) -> Charge {
     *seq += 1;
     let fresh = last.next();
     let trace = match (lens.counted, lens.hold) {
