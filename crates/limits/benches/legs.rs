@@ -1,17 +1,13 @@
-//! What several limits on one check cost, what a denial costs, and how long expiry holds a decision up.
+//! What several limits on one check cost, and what a denial costs.
 //!
 //! - `legs/one-admitted-1M` is a check of one limit, per user of an org, at a million live keys; `legs/three-admitted-1M`
 //!   has two more, per org and per endpoint of an org, all three in one partition and decided together. Both start from
 //!   the same strings and work as an owner does, a batch of 64 at a time: the routing hash, a fingerprint per limit, all
 //!   look-ups side by side, then one decision after the other.
 //! - `legs/one-denied-1M` and `legs/three-denied-1M` are the same, refused by the limit that comes last.
-//! - The longest time that expiry holds a decision up is no average, so it is measured apart and printed: a million keys
-//!   in one table lapse at one instant, and what then comes is decided while they go. The same story is played several
-//!   times, and of each decision the quickest time counts, since whatever else the machine did meanwhile hits another.
 
 #![allow(clippy::unwrap_used, reason = "a bench")]
 #![allow(missing_docs, reason = "criterion's macros make a public function")]
-#![allow(clippy::print_stdout, reason = "the longest of many is a figure that criterion does not have")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench reads the clock as an owner does")]
 
 use std::hint::black_box;
@@ -19,8 +15,8 @@ use std::time::Instant;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use limits::{
-    Absent, Algorithm, Align, Basis, Budgets, Decided, DomainId, Fingerprint, FingerprintKey, Leg, LimitId, Moment,
-    Now, Part, Rate, Shape, ShapeId, Shapes, Span, Table,
+    Absent, Algorithm, Basis, Budgets, Decided, DomainId, Fingerprint, FingerprintKey, Leg, LimitId, Moment, Now, Part,
+    Rate, Shape, ShapeId, Shapes, Span, Table,
 };
 use siphasher::sip::SipHasher24;
 
@@ -31,11 +27,8 @@ const TABLES: usize = 4_096;
 const CHECKS_PER_BATCH: usize = 64;
 const CHECKS_PER_SAMPLE: usize = 4_096;
 
-/// How often the story of an expiry is played.
-const STORIES: usize = 5;
-
-/// Decisions that each key that lapses is given to be forgotten in.
-const DECISIONS_PER_KEY: usize = 2;
+/// Units of every limit, at a thousand a second.
+const CAPACITY: u64 = 1_000_000;
 
 /// The attributes of one check: `org`, `user` and `path`.
 type Attributes = [String; 3];
@@ -60,14 +53,14 @@ fn shape(limit: usize, amount: u64, period: Span, algorithm: Algorithm) -> Shape
 }
 
 impl Node {
-    /// A node with so many limits. The last admits ten units a key in a very long time if it `refuses`; whatever else is
-    /// asked is admitted.
-    fn new(limits: usize, refuses: bool) -> Node {
+    /// A node with so many limits, each of as many units as a key can get back in a thousand seconds.
+    fn new(limits: usize) -> Node {
         let mut shapes = Shapes::new();
-        let plenty = |limit| shape(limit, 1 << 40, Span::from_secs(1), Algorithm::TokenBucket { burst: 1 << 40 });
-        let scarce = |limit| shape(limit, 10, Span::from_secs(8_640_000), Algorithm::TokenBucket { burst: 10 });
-        let shape_of = |limit| if refuses && limit + 1 == limits { scarce(limit) } else { plenty(limit) };
-        let limits = (0..limits).map(|limit| shapes.intern(shape_of(limit))).collect();
+        let limits = (0..limits).map(|limit| {
+            let algorithm = Algorithm::TokenBucket { burst: CAPACITY };
+            shapes.intern(shape(limit, 1_000, Span::from_secs(1), algorithm))
+        });
+        let limits = limits.collect();
         let budgets = Budgets::new();
         budgets.set_max(DomainId(0), 2 * KEYS as u64);
         let tables = (0..TABLES).map(|_| Table::new()).collect();
@@ -108,6 +101,10 @@ impl Node {
         }
         asked.iter().filter(|asked| self.decide(asked, now)).count()
     }
+
+    fn live(&self) -> usize {
+        self.tables.iter().map(Table::len).sum()
+    }
 }
 
 /// The partition of an org: the top 12 bits of a keyed 64-bit hash over its typed, length-prefixed bytes.
@@ -137,16 +134,18 @@ fn now(boot: Instant) -> Now {
     Now::at(Moment::from_nanos(boot.elapsed().as_nanos() as u64))
 }
 
-/// A million users ask once; where the last limit is to refuse, its keys have nothing left afterwards.
+/// Every key of every limit has spent some, so that it stays live to the end, and where the last limit is to refuse, all
+/// that it may and more.
 fn fill(node: &mut Node, refuses: bool, now: Now) {
+    let limits = node.limits.len();
     for key in 0..KEYS {
-        let asked = node.ask(&attributes(key), 1);
-        node.decide(&asked, now);
-    }
-    for key in (0..KEYS).filter(|_| refuses) {
-        let (table, legs) = node.ask(&attributes(key), 10);
-        let last = &legs[node.limits.len() - 1];
-        node.tables[table].force(last, &node.shapes, &node.budgets, now);
+        let (table, legs) = node.ask(&attributes(key), 1);
+        // Orgs and their endpoints come round again; each is filled once.
+        for limit in (0..limits).filter(|limit| key < [KEYS, ORGS, ORGS * ENDPOINTS][*limit]) {
+            let spent = if refuses && limit + 1 == limits { 2 * CAPACITY } else { CAPACITY / 4 };
+            let leg = Leg { cost: spent, ..legs[limit] };
+            assert!(node.tables[table].force(&leg, &node.shapes, &node.budgets, now));
+        }
     }
 }
 
@@ -161,7 +160,7 @@ fn legs(criterion: &mut Criterion) {
         ("three-denied-1M", 3, true),
     ];
     for (name, limits, refuses) in cases {
-        let mut node = Node::new(limits, refuses);
+        let mut node = Node::new(limits);
         fill(&mut node, refuses, now(boot));
         let (mut seed, mut asked, mut admitted, mut decided) = (1, Vec::with_capacity(CHECKS_PER_BATCH), 0, 0);
         group.bench_function(name, |bencher| {
@@ -176,59 +175,11 @@ fn legs(criterion: &mut Criterion) {
                 BatchSize::LargeInput,
             );
         });
+        assert!(node.live() >= KEYS, "{name}: keys are live to the end");
         assert_eq!(admitted, if refuses { 0 } else { decided }, "{name} is what it is called");
     }
     group.finish();
 }
 
-/// Nanoseconds of every decision of one story, in order, and the keys that were left in the end.
-fn story(algorithm: Algorithm) -> (Vec<u64>, usize) {
-    let mut shapes = Shapes::new();
-    let shape = shapes.intern(shape(0, 1, Span::from_secs(1), algorithm));
-    let (budgets, mut table, mut out) = (Budgets::new(), Table::new(), Decided::default());
-    budgets.set_max(DomainId(0), 3 * KEYS as u64);
-    let key = |number: usize| Fingerprint::of(&FINGERPRINT_KEY, LimitId(1), [Part::text(&number.to_string())]);
-    let leg = |number: usize| Leg { shape, key: key(number), cost: 1, absent: Absent::Fresh, shadow: false };
-    for number in 0..KEYS {
-        table.decide(&[leg(number)], &shapes, &budgets, Now::at(Moment::ZERO), &mut out).unwrap();
-    }
-    let later = Now::at(Moment::ZERO.saturating_add(Span::from_secs(1)));
-    let mut times = Vec::with_capacity(DECISIONS_PER_KEY * KEYS);
-    for number in 0..DECISIONS_PER_KEY * KEYS {
-        // One key in eight is new; the others are asked for again and again.
-        let leg = leg(KEYS + if number.is_multiple_of(8) { number } else { 0 });
-        let began = Instant::now();
-        black_box(table.decide(&[leg], &shapes, &budgets, later, &mut out).unwrap());
-        times.push(began.elapsed().as_nanos() as u64);
-    }
-    (times, table.len())
-}
-
-fn expiry(_: &mut Criterion) {
-    let algorithms = [
-        ("token-bucket", Algorithm::TokenBucket { burst: 1 }),
-        ("sliding-log", Algorithm::SlidingLog { max_entries: 16 }),
-        ("fixed-window", Algorithm::FixedWindow { align: Align::First }),
-    ];
-    for (name, algorithm) in algorithms {
-        let (mut quickest, mut left) = story(algorithm);
-        for _ in 1..STORIES {
-            let (times, still) = story(algorithm);
-            quickest.iter_mut().zip(times).for_each(|(quickest, time)| *quickest = time.min(*quickest));
-            left = left.max(still);
-        }
-        let longest = *quickest.iter().max().unwrap();
-        let slow = quickest.iter().filter(|time| **time > 10_000).count();
-        quickest.sort_unstable();
-        println!(
-            "expiry of {KEYS} {name} keys: the longest decision took {:.1} us, the median {} ns; {slow} of {} took more \
-             than 10 us; {left} keys are left",
-            longest as f64 / 1_000.0,
-            quickest[quickest.len() / 2],
-            quickest.len(),
-        );
-    }
-}
-
-criterion_group!(benches, legs, expiry);
+criterion_group!(benches, legs);
 criterion_main!(benches);
