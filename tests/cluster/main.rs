@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stderr, reason = "tests")]
 
 mod access;
+mod api_page;
 mod bad_input;
 mod cancels;
 mod client;
@@ -20,14 +21,14 @@ mod grpc;
 mod http;
 mod labels;
 mod lifecycle;
-mod operations;
+mod limit_changes;
 mod operations;
 mod patience;
+mod plans;
 mod policies;
 mod program;
 mod refusals;
 mod serve;
 mod stopped;
-mod top;
 mod walkthrough;
 mod top;
