@@ -32,12 +32,21 @@ fn cluster() -> Dev {
 /// What a call says of a client in an organisation of its own, beside these fields. Its caller is patient: what is
 /// compared here is what owners say.
 fn about(client: &str, more: Value) -> Value {
-    with(json!({ "attributes": { "client": client, "org": format!("org-of-{client}") }, "deadline_ms": 1_000 }), more)
+    let attributes = json!({ "client": client, "org": format!("org-of-{client}") });
+    with(json!({ "attributes": attributes, "deadline_ms": 1_000 }), own_id(client, more))
+}
+
+/// Ids that a test gives are of its client, since an id names one question in a domain; made ones stay as they are.
+fn own_id(client: &str, mut more: Value) -> Value {
+    if let Some(id) = more["id"].as_str().filter(|id| id.len() < 32) {
+        more["id"] = json!(format!("{id} of {client}"));
+    }
+    more
 }
 
 /// The same of a client's jobs.
 fn job(client: &str, more: Value) -> Value {
-    with(json!({ "attributes": { "client": client, "kind": "job" }, "deadline_ms": 1_000 }), more)
+    with(json!({ "attributes": { "client": client, "kind": "job" }, "deadline_ms": 1_000 }), own_id(client, more))
 }
 
 fn with(mut body: Value, more: Value) -> Value {
@@ -103,7 +112,11 @@ fn a_refund_undoes_one_charge_and_only_once() {
         let refund = |node, id: &str| ask(node, "refund", about(client, json!({ "id": id }))).unwrap();
         let undone = refund(3, "first");
         assert_eq!((&undone["found"], &undone["refunded"]), (&json!(true), &json!(5)), "{undone}");
-        assert_eq!((left(&undone), &undone["id"]), (vec![13, 43], &json!("first")), "under both limits: {undone}");
+        assert_eq!(
+            (left(&undone), &undone["id"]),
+            (vec![13, 43], &json!(format!("first of {client}"))),
+            "under both limits: {undone}"
+        );
         for node in 1..=3 {
             refund(node, "first");
             let nothing = refund(node, "never-charged");
@@ -140,7 +153,8 @@ fn a_charge_is_not_undone_by_the_id_that_the_node_made_or_for_another_key() {
         let refund = ask(2, "refund", about(client, json!({ "id": made["id"] }))).unwrap();
         assert_eq!((&refund["found"], left(&refund)), (&json!(false), vec![15, 45]), "{refund}");
         ask(1, "check", about(client, json!({ "id": "mine", "cost": 5 }))).unwrap();
-        let other = ask(2, "refund", about(&format!("not-{client}"), json!({ "id": "mine" }))).unwrap();
+        let other = with(about(&format!("not-{client}"), json!({})), json!({ "id": format!("mine of {client}") }));
+        let other = ask(2, "refund", other).unwrap();
         assert_eq!(left(&other), [20, 50], "nobody is given what another spent: {other}");
         let own = ask(2, "peek", about(client, json!({}))).unwrap();
         assert_eq!(left(&ask(2, "check", about(client, json!({ "cost": 0 }))).unwrap()), [10, 40], "{own}");
@@ -291,6 +305,75 @@ fn who_takes_what_there_is_is_granted_the_rest() {
         assert_eq!((&none["allowed"], &none["granted"]), (&json!(false), &json!(0)), "{none}");
         assert!(none["retry_after_ms"].as_u64().is_some_and(|wait| wait > 0), "until there is one again: {none}");
     });
+}
+
+/// A domain in which calls may bring limits, but few of them.
+const BRINGS: &str = "
+ringfence: 1
+domain: brings
+inline: { max_rate: 100/d, max_limits: 4, fail: closed }
+limits:
+  all: { rate: 1/d burst 1_000, key: [] }
+";
+
+/// A call in that domain with a limit of its own, which waits for the cluster to learn of it.
+fn bringing(client: &str, limit: &str, rate: &str, more: Value) -> Value {
+    let inline = json!([{ "name": limit, "rate": rate, "key": ["client"] }]);
+    with(
+        json!({ "domain": "brings", "attributes": { "client": client }, "inline": inline, "deadline_ms": 1_000 }),
+        own_id(client, more),
+    )
+}
+
+/// Whether a call was put, when a leader that is busy elsewhere may let a new limit's deadline pass.
+fn put(ask: &dyn Fn(usize, &str, Value) -> Answer, node: usize, call: &str, body: &Value) -> Answer {
+    until("a leader that defines a limit", || match ask(node, call, body.clone()) {
+        Err(word) if word == "no-leader" => Err(word),
+        answer => Ok(answer),
+    })
+}
+
+#[test]
+fn a_limit_that_comes_with_a_call_is_one_for_the_whole_cluster_until_the_next_revision() {
+    let dev = Dev::start_with_policies(&[POLICY.to_owned(), BRINGS.to_owned()]);
+    at_every_door(&dev, |ask, client| {
+        let own = format!("of-{client}").replace("client-", "");
+        let check = |node, rate: &str, more: Value| put(ask, node, "check", &bringing(client, &own, rate, more));
+        let first = check(1, "5/d", json!({ "cost": 3, "id": "mine" })).unwrap();
+        assert_eq!(
+            (&first["allowed"], &first["limit"], &left(&first)[1..]),
+            (&json!(true), &json!(own), &[2][..]),
+            "{first}"
+        );
+        let denied = check(2, "5/d", json!({ "cost": 3 })).unwrap();
+        assert_eq!(
+            (&denied["allowed"], &denied["limit"]),
+            (&json!(false), &json!(own)),
+            "counted in one place: {denied}"
+        );
+        let refund = put(ask, 3, "refund", &bringing(client, &own, "5/d", json!({ "id": "mine" }))).unwrap();
+        assert_eq!((&refund["refunded"], &left(&refund)[1..]), (&json!(3), &[5][..]), "{refund}");
+        for node in 1..=3 {
+            assert_eq!(check(node, "6/d", json!({})), err("inline-conflict"), "what came first holds");
+            assert_eq!(check(node, "101/d", json!({})), err("out-of-range"), "more than the domain allows");
+        }
+        let elsewhere = with(bringing(client, &own, "5/d", json!({})), json!({ "domain": "default" }));
+        assert_eq!(ask(1, "check", elsewhere), err("inline-not-allowed"));
+    });
+    // Three doors have defined three limits; the fourth fits, the fifth does not.
+    let ask = |node: usize, call: &str, body: Value| Door::Http.ask(dev.api(node), call, &body);
+    let check = |node, limit: &str, rate: &str| put(&ask, node, "check", &bringing("anybody", limit, rate, json!({})));
+    assert_eq!(check(2, "fourth", "5/d").unwrap()["allowed"], true);
+    assert_eq!(check(3, "fifth", "5/d"), err("inline-not-allowed"));
+    // The next revision forgets them all, and who comes first defines them anew.
+    let answer = http::put_policy(dev.admin(1), "brings", "1", &BRINGS.replace("1_000", "2_000"));
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    let anew = until("the revision binding at n2", || match check(2, "fourth", "6/d") {
+        Err(word) if word == "inline-conflict" => Err(word),
+        answer => Ok(answer),
+    });
+    assert_eq!(anew.unwrap()["revision"], 2);
+    assert_eq!(check(3, "fourth", "5/d"), err("inline-conflict"));
 }
 
 /// A client whose key, under the limit of this kind, the node named `owner` decides.
