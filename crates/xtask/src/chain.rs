@@ -179,13 +179,14 @@ fn tests(root: &Path, packages: &[&str], tally: &mut Tally) -> Result<()> {
 }
 
 /// The table of cases, with its counts: through the twin and the engine, then through three nodes of a program that has a
-/// clock for tests. All other tests are of the program as it is given to people, which has none.
+/// clock for tests, which also see that promises made while limits change are kept. All other tests are of the program as it is given to people, which has none.
 fn conformance(root: &Path, tally: &mut Tally) -> Result<()> {
     let shown = ["--", "--nocapture"];
     let pure = ["test", "--quiet", "--package=ringfence-sim", "--test=conformance"];
     counted(&mut shell::cargo(root, &[&pure[..], &shown].concat()), tally)?;
-    let nodes = ["test", "--quiet", "--package=ringfence", "--features=test-clock", "--test=cluster", "conformance::"];
-    counted(&mut shell::cargo(root, &[&nodes[..], &shown].concat()), tally)
+    let nodes = ["test", "--quiet", "--package=ringfence", "--features=test-clock", "--test=cluster"];
+    let named = ["conformance::", "limit_changes::"];
+    counted(&mut shell::cargo(root, &[&nodes[..], &shown, &named].concat()), tally)
 }
 
 /// Apart from the other tests, since cargo-nextest does not run them.

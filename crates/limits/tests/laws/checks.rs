@@ -1,14 +1,17 @@
 //! Law 3: all legs or none. A denial changes nothing, several limits are one decision, a shadow never refuses.
 
 use limits::{
-    Absent, Budgets, Decided, Fingerprint, Leg, LegDecision, LimitId, Moment, Now, Shape, Shapes, Span, Table, Usage,
-    Wait,
+    Absent, Budgets, Decided, Fingerprint, Hold, HoldId, Leg, LegDecision, LimitId, Moment, Now, Shape, Shapes, Span,
+    Table, Usage, Wait,
 };
 use proptest::prelude::*;
 use std::cell::Cell;
 
 use crate::cases::{any_shape, runner};
 use crate::single::{Single, at, bucket, secs, shapes};
+
+/// Stories of checks with several legs, told twice.
+const KNOWN_CASES: u32 = 600;
 
 struct Several {
     shapes: Shapes,
@@ -30,6 +33,13 @@ impl Several {
 
     fn ask(&mut self, legs: &[Leg], now: Now) -> bool {
         self.table.decide(legs, &self.shapes, &self.budgets, now, &mut self.out).unwrap()
+    }
+
+    /// Asks in nobody's name, or in the name of a hold.
+    fn ask_as(&mut self, legs: &[Leg], hold: Option<u64>, now: Now) -> bool {
+        let Some(hold) = hold else { return self.ask(legs, now) };
+        let hold = Hold { id: HoldId([7, hold]), ttl: None };
+        self.table.acquire(legs, &hold, &self.shapes, &self.budgets, now, &mut self.out).unwrap()
     }
 
     fn usage(&self, now: Now) -> Vec<Usage> {
@@ -77,6 +87,44 @@ fn all_legs_are_charged_or_none() {
         .unwrap();
     let (allowed, denied) = (tally.0.get(), tally.1.get());
     assert!(allowed > 500 && denied > 500, "{allowed} checks were allowed, {denied} denied");
+}
+
+/// Keys that all have entries are decided straight through. One more leg, which asks nothing of a key that nobody has
+/// charged, keeps a check from that, and must change nothing else.
+#[test]
+fn a_check_about_known_keys_is_decided_as_it_is_leg_by_leg() {
+    let (straight, denied) = (Cell::new(0u32), Cell::new(0u32));
+    let leg = (0..3usize, 0..5u64, prop::bool::weighted(0.2));
+    let check = (prop::collection::vec(leg, 2..5), 0..500_000_000u64, prop::option::of(0..4u64));
+    let cases = (prop::array::uniform3(any_shape()), prop::collection::vec(check, 1..30));
+    runner(KNOWN_CASES)
+        .run(&cases, |(shapes, checks)| {
+            let (mut one, mut other) = (Several::new(), Several::new());
+            let mut nanos = 0;
+            for (picks, step, hold) in &checks {
+                nanos += step;
+                let now = at(nanos);
+                let mut pick = |&(index, cost, shadow): &(usize, u64, bool)| {
+                    other.leg(index as u32, shapes[index], cost);
+                    Leg { shadow, ..one.leg(index as u32, shapes[index], cost) }
+                };
+                let mut legs: Vec<Leg> = picks.iter().map(&mut pick).collect();
+                let known = legs.iter().all(|leg| one.table.holds(&leg.key));
+                let allowed = one.ask_as(&legs, *hold, now);
+                legs.push(Leg { key: Fingerprint([99, 99]), cost: 0, ..legs[0] });
+                prop_assert_eq!(other.ask_as(&legs, *hold, now), allowed);
+                other.out.legs.pop();
+                prop_assert_eq!(&one.out.legs, &other.out.legs);
+                prop_assert_eq!(&one.out.charges, &other.out.charges);
+                prop_assert_eq!(one.usage(now), other.usage(now));
+                straight.set(straight.get() + u32::from(known && allowed));
+                denied.set(denied.get() + u32::from(known && !allowed));
+            }
+            Ok(())
+        })
+        .unwrap();
+    let (straight, denied) = (straight.get(), denied.get());
+    assert!(straight > 500 && denied > 500, "{straight} were allowed straight through, {denied} denied");
 }
 
 #[test]
