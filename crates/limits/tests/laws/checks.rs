@@ -95,18 +95,22 @@ fn all_legs_are_charged_or_none() {
 fn a_check_about_known_keys_is_decided_as_it_is_leg_by_leg() {
     let (straight, denied) = (Cell::new(0u32), Cell::new(0u32));
     let leg = (0..3usize, 0..5u64, prop::bool::weighted(0.2));
-    let check = (prop::collection::vec(leg, 2..5), 0..500_000_000u64, prop::option::of(0..4u64));
-    let cases = (prop::array::uniform3(any_shape()), prop::collection::vec(check, 1..30));
+    // Now and then the limits are others than before.
+    let (changes, hold) = (prop::bool::weighted(0.1), prop::option::of(0..4u64));
+    let check = (prop::collection::vec(leg, 2..5), 0..500_000_000u64, hold, changes);
+    let cases = (prop::array::uniform6(any_shape()), prop::collection::vec(check, 1..30));
     runner(KNOWN_CASES)
         .run(&cases, |(shapes, checks)| {
             let (mut one, mut other) = (Several::new(), Several::new());
-            let mut nanos = 0;
-            for (picks, step, hold) in &checks {
+            let (mut nanos, mut revision) = (0, 0);
+            for (picks, step, hold, changes) in &checks {
                 nanos += step;
+                revision = (revision + usize::from(*changes)) % 2;
                 let now = at(nanos);
                 let mut pick = |&(index, cost, shadow): &(usize, u64, bool)| {
-                    other.leg(index as u32, shapes[index], cost);
-                    Leg { shadow, ..one.leg(index as u32, shapes[index], cost) }
+                    let shape = shapes[2 * index + revision];
+                    other.leg(index as u32, shape, cost);
+                    Leg { shadow, ..one.leg(index as u32, shape, cost) }
                 };
                 let mut legs: Vec<Leg> = picks.iter().map(&mut pick).collect();
                 let known = legs.iter().all(|leg| one.table.holds(&leg.key));
