@@ -46,3 +46,43 @@ impl LastWindow {
         self.turn.store(turn.wrapping_add(2), Ordering::Release);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WRITES: u64 = 20_000_000;
+
+    fn window(number: u64) -> WindowBounds {
+        let at = WallTime::from_unix_nanos(number);
+        WindowBounds { index: number, start: at, end: at }
+    }
+
+    #[test]
+    fn what_is_set_is_there_and_a_fresh_one_holds_no_instant() {
+        let last = LastWindow::default();
+        assert_eq!(last.get(), Some(window(0)));
+        last.set(window(7));
+        assert_eq!(last.get(), Some(window(7)));
+    }
+
+    #[test]
+    fn nobody_reads_half_of_one_window_and_half_of_another() {
+        let last = LastWindow::default();
+        let write = |seed: u64| (0..WRITES).for_each(|number| last.set(window(number * 2 + seed)));
+        let read = || {
+            let mut newest = 0;
+            while newest < WRITES {
+                let Some(seen) = last.get() else { continue };
+                assert_eq!(seen, window(seen.index));
+                newest = newest.max(seen.index);
+            }
+        };
+        std::thread::scope(|scope| {
+            scope.spawn(read);
+            scope.spawn(read);
+            [0, 1].map(|seed| scope.spawn(move || write(seed))).into_iter().for_each(drop);
+        });
+        assert!(last.get().is_some(), "whoever began to write has ended");
+    }
+}
