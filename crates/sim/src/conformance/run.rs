@@ -270,3 +270,83 @@ impl fmt::Display for Report {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+    use super::super::answer::Door;
+    use super::super::read::cases;
+    use super::*;
+
+    /// A front door that says the same to everything.
+    struct Parrot {
+        status: u16,
+    }
+
+    impl Way for Parrot {
+        fn name(&self) -> &'static str {
+            "parrot"
+        }
+
+        fn begin(&mut self, _case: &Case) -> Result<(), Cannot> {
+            Ok(())
+        }
+
+        fn go_to(&mut self, _at: Span) {}
+
+        fn go_back_to(&mut self, _at: Span) -> Result<(), Cannot> {
+            Err(Cannot::because("parrots know no past"))
+        }
+
+        fn apply(&mut self, _document: &str) -> Result<Vec<Finding>, Cannot> {
+            Ok(Vec::new())
+        }
+
+        fn ask(&mut self, _act: &Act, _attributes: &Attributes) -> Result<Said, Cannot> {
+            if self.status == 400 {
+                return Ok(Said::Rejected { code: "out-of-range".to_owned(), status: Some(400) });
+            }
+            let headers = vec![("retry-after".to_owned(), "1".to_owned())];
+            let door = Some(Door { status: self.status, headers });
+            let (reason, retry_after_ms) = ("limit".to_owned(), Some(900));
+            Ok(Said::Answer(Answer { reason, retry_after_ms, door, ..Answer::default() }))
+        }
+    }
+
+    fn ending(call: &str, status: u16) -> Ending {
+        let case =
+            format!("[[case]]\nid = \"x\"\nsource = \"x\"\nwrong = \"x\"\npolicy = \"x\"\ncalls = [{{ {call} }}]\n");
+        let case = cases(&case).unwrap().remove(0);
+        run(&[&case], &mut Parrot { status }).endings()[0].1.clone()
+    }
+
+    #[test]
+    fn header_fields_and_statuses_are_compared_and_so_is_a_field_that_must_not_be_there() {
+        let denied = "allowed = false, reason = \"limit\", retry_after_ms = 900";
+        let ends = |more: &str| ending(&format!("{denied}, {more}"), 429);
+        assert_eq!(ends("status = 429, headers = { retry-after = \"1\", ratelimit = \"\" }"), Ending::Held);
+        for wrong in ["status = 503", "headers = { retry-after = \"2\" }", "headers = { retry-after = \"\" }"] {
+            assert!(matches!(ends(wrong), Ending::Failed(_)), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_rejection_is_compared_by_its_word_and_its_status() {
+        assert_eq!(ending("error = \"out-of-range\", status = 400", 400), Ending::Held);
+        assert!(matches!(ending("error = \"out-of-range\", status = 404", 400), Ending::Failed(_)));
+        assert!(matches!(ending("error = \"unknown-field\"", 400), Ending::Failed(_)));
+        assert!(matches!(ending("error = \"out-of-range\"", 429), Ending::Failed(_)));
+        assert!(matches!(ending("allowed = true, remaining = 1", 400), Ending::Failed(_)));
+    }
+
+    #[test]
+    fn what_cannot_be_expressed_is_named_with_its_reason() {
+        let text = "[[case]]\nid = \"x\"\nsource = \"x\"\nwrong = \"x\"\npolicy = \"x\"\ncalls = [\n\
+            { at = \"2s\", admits = 0 },\n{ at = \"1s\", back = true, admits = 0 },\n]\n";
+        let case = cases(text).unwrap().remove(0);
+        let report = run(&[&case], &mut Parrot { status: 429 });
+        assert!(report.holds() && report.held() == 0, "neither held nor failed");
+        assert!(report.to_string().contains("1 cases, 0 held, 0 failed, 1 cannot be expressed"), "{report}");
+        assert!(report.to_string().contains("x: not expressed: parrots know no past"), "{report}");
+    }
+}
