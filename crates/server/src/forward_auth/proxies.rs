@@ -271,6 +271,7 @@ mod tests {
     fn where_everybody_is_trusted_the_farthest_is_the_client() {
         assert_eq!(client("10.0.0.1", "10.0.0.3, 10.0.0.2"), Ok(ip("10.0.0.3")));
         assert_eq!(client("10.0.0.1", ""), Ok(ip("10.0.0.1")));
+        assert_eq!(client("::ffff:10.0.0.1", ""), Ok(ip("10.0.0.1")));
     }
 
     #[test]

@@ -260,6 +260,7 @@ mod tests {
         assert_eq!(plain, Wish::default());
         let told = wish("?deny=403&domain=web&attribute.plan=pro%20plan&headers=user,org").unwrap();
         assert_eq!((told.domain.as_deref(), told.deny), (Some("web"), Some(StatusCode::FORBIDDEN)));
+        assert_eq!(wish("?deny=429").unwrap().deny, Some(StatusCode::TOO_MANY_REQUESTS));
         assert_eq!(told.pairs, [("plan".to_owned(), "pro plan".to_owned())]);
         assert_eq!(told.in_fields, ["user", "org"]);
     }
@@ -312,7 +313,7 @@ mod tests {
 
     #[test]
     fn an_address_is_believed_of_trusted_proxies_only_and_read_over_all_lines() {
-        let lines = [("x-forwarded-for", "198.51.100.1, 203.0.113.9"), ("x-forwarded-for", "10.0.0.2")];
+        let lines = [("x-forwarded-for", "198.51.100.1"), ("x-forwarded-for", "203.0.113.9, 10.0.0.2")];
         assert_eq!(visit("", GATEWAY, &lines).unwrap(), ["ip=203.0.113.9"]);
         assert_eq!(visit("", STRANGER, &lines).unwrap(), ["ip=192.0.2.7"]);
         assert_eq!(visit("", "::ffff:192.0.2.7", &lines).unwrap(), ["ip=192.0.2.7"]);
