@@ -78,7 +78,12 @@ pub fn check_with(address: &str, body: &Value) -> Answer {
 
 /// A check by the bearer of a token.
 pub fn check_as(token: &str, address: &str, body: &Value) -> Answer {
-    let request = agent().post(format!("http://{address}/v1/check")).content_type("application/json");
+    post_as(token, address, "/v1/check", body)
+}
+
+/// Any call by the bearer of a token.
+pub fn post_as(token: &str, address: &str, path: &str, body: &Value) -> Answer {
+    let request = agent().post(format!("http://{address}{path}")).content_type("application/json");
     read(request.header("authorization", format!("Bearer {token}")).send(body.to_string()))
-        .unwrap_or_else(|| panic!("{address} cannot be reached"))
+        .unwrap_or_else(|| panic!("{address}{path} cannot be reached"))
 }

@@ -2,6 +2,7 @@
 //! frees, exactly once, and nothing that only looks costs anything. Limits refill so slowly that no test sees it.
 
 mod doors;
+mod permissions;
 
 use serde_json::{Value, json};
 
