@@ -193,13 +193,18 @@ impl PolicyError {
 
     /// The part of the source line around the place, and how many characters stand before the place.
     fn excerpt(&self, source: &str) -> Option<(String, usize)> {
-        let line = source.lines().nth(self.line as usize - 1)?;
+        let line = lines(source).nth(self.line as usize - 1)?;
         let length = line.chars().count();
         let place = (self.column as usize - 1).min(length);
         let first = if length <= EXCERPT_MAX { 0 } else { place.saturating_sub(EXCERPT_MAX / 2) };
         let shown = line.chars().skip(first).take(EXCERPT_MAX).map(printable);
         Some((shown.collect::<String>().trim_end().to_owned(), place - first))
     }
+}
+
+/// The lines as YAML counts them: a carriage return by itself ends one too.
+fn lines(source: &str) -> impl Iterator<Item = &str> {
+    source.lines().flat_map(|line| line.split('\r'))
 }
 
 /// Tabs become one blank, so that the caret stands where it should; control characters and those that turn the
@@ -270,6 +275,14 @@ mod tests {
             error.to_string(),
             "2:3: unknown key `x`; expected `rate`; did you mean `rate`? [policy-unknown-key]"
         );
+    }
+
+    #[test]
+    fn lines_are_counted_as_yaml_counts_them() {
+        for source in ["a\nb\nc", "a\r\nb\r\nc", "a\rb\rc", "a\rb\nc\r"] {
+            let rendered = error(2, 1).render("policy.yaml", source);
+            assert!(rendered.contains("\n2 | b\n"), "{source:?}: {rendered}");
+        }
     }
 
     #[test]
