@@ -1,5 +1,5 @@
-//! The calls beside a check, each through every door and several nodes: what one node charged another undoes, settles or
-//! frees, exactly once, and nothing that only looks costs anything. Limits refill so slowly that no test sees it.
+//! The calls beside a check, each through every door and several nodes: what one node charged another undoes, settles
+//! or frees, exactly once, and nothing that only looks costs anything. Limits refill so slowly that no test sees it.
 
 mod doors;
 mod permissions;
@@ -140,10 +140,11 @@ fn a_refund_that_is_asked_for_again_is_told_the_same_for_a_moment_and_then_that_
         assert_eq!(again[same], told[same], "{again}");
     }
     assert_eq!((told.get("replayed"), &again["replayed"]), (None, &json!(true)), "{again}");
-    until("the answer being forgotten", || match ask(1, "refund", json!({ "id": "mine" })) {
-        answer if answer["found"] == false => Ok(assert_eq!(left(&answer), [20, 50])),
+    let nothing = until("the answer being forgotten", || match ask(1, "refund", json!({ "id": "mine" })) {
+        answer if answer["found"] == false => Ok(answer),
         answer => Err(answer),
     });
+    assert_eq!(left(&nothing), [20, 50]);
 }
 
 #[test]
@@ -269,6 +270,26 @@ fn whoever_crashes_gives_its_slots_back_in_time_and_whoever_renews_keeps_them() 
         let renewed = renew("renews").unwrap();
         assert_eq!((&renewed["renewed"], &renewed["expires_after_ms"]), (&json!(true), &json!(600_000)), "{renewed}");
         assert_eq!(renew("crashes"), err("unknown-reservation"), "it has to acquire anew");
+    });
+}
+
+#[test]
+fn what_is_held_no_more_is_not_promised_again() {
+    let dev = cluster();
+    at_every_door(&dev, |ask, client| {
+        let acquire = |id: &str| ask(1, "acquire", job(client, json!({ "id": id, "ttl_ms": 600_000 }))).unwrap();
+        acquire("worker");
+        assert_eq!(ask(2, "release", job(client, json!({ "id": "worker" }))).unwrap()["released"], true);
+        let again = acquire("worker");
+        assert_eq!((&again["allowed"], &again["expires_after_ms"]), (&json!(true), &json!(600_000)), "{again}");
+        let others = ["second", "third"].map(|id| acquire(id)["allowed"].clone());
+        assert_eq!(others, [true, false], "a slot is held by the one who was told so");
+
+        let reserve =
+            || ask(3, "reserve", about(client, json!({ "id": "call", "cost": 6, "ttl_ms": 600_000 }))).unwrap();
+        reserve();
+        ask(1, "settle", about(client, json!({ "id": "call", "cost": 4 }))).unwrap();
+        assert_eq!(left(&reserve()), [10, 40], "it is reserved for whoever was told so");
     });
 }
 

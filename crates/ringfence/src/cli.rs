@@ -72,9 +72,9 @@ pub enum Command {
     /// Hold slots for longer, counted from now.
     Renew(Renew),
     /// Give slots back; exits with 1 when nothing was held any more.
-    Release(Lease),
+    Release(Named),
     /// Undo one charge, once; exits with 1 when there is none under the id.
-    Refund(Refund),
+    Refund(Named),
     /// Make keys as ones that were never used.
     Reset(Reset),
     /// Work on policies, in a file or on the cluster.
@@ -321,38 +321,27 @@ pub struct Acquire {
     pub id: Option<String>,
 }
 
-/// `ringfence release`: which lease is meant.
-#[derive(Debug, Args)]
-pub struct Lease {
-    /// Which key.
-    #[command(flatten)]
-    pub key: Key,
-    /// The id it was acquired under.
-    #[arg(long)]
-    pub id: String,
-    /// The slots it has.
-    #[arg(long, default_value_t = 1)]
-    pub cost: u64,
-}
-
 /// `ringfence renew`
 #[derive(Debug, Args)]
 pub struct Renew {
     /// Which lease.
     #[command(flatten)]
-    pub lease: Lease,
+    pub named: Named,
     /// How long to hold on; the limit's own time without it.
     #[arg(long, value_parser = duration, value_name = "TIME")]
     pub ttl: Option<Duration>,
+    /// The slots that are held: an owner that took over does not know, and believes it.
+    #[arg(long, default_value_t = 1)]
+    pub cost: u64,
 }
 
-/// `ringfence refund`
+/// `ringfence release` and `ringfence refund`
 #[derive(Debug, Args)]
-pub struct Refund {
+pub struct Named {
     /// Which key.
     #[command(flatten)]
     pub key: Key,
-    /// The id of the check, reserve or acquire that is to be undone.
+    /// The id of the lease or charge.
     #[arg(long)]
     pub id: String,
 }

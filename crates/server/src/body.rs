@@ -231,7 +231,8 @@ pub const fn is_unanswered(reason: Reason) -> bool {
 }
 
 impl<'a> Told<'a> {
-    /// The decision with its names; `None` when the policies do not have the domain, in which case there is no decision either.
+    /// The decision with its names; `None` when the policies do not have the domain, in which case there is no decision
+    /// either.
     pub fn new(decision: &'a Decision, policies: &'a Policies, asked: &'a Asked, node: &'a Node) -> Option<Told<'a>> {
         Some(Told { decision, policies, domain: policies.catalogue.domain(&asked.domain)?, asked, node })
     }
@@ -384,8 +385,8 @@ impl<'a> Told<'a> {
         RateFields { limits: &limits, named, retry_after, wall }.write(self.domain.headers(), headers);
     }
 
-    /// How long a refused caller should wait: until the last of the limits that refuse would admit it. `None` when waiting
-    /// does not help, because one of them never will, or because the check lacks something.
+    /// How long a refused caller should wait: until the last of the limits that refuse would admit it. `None` when
+    /// waiting does not help, because one of them never will, or because the check lacks something.
     fn wait(&self) -> Option<Span> {
         let refusing = self.decision.legs.iter().filter(|leg| leg.enforced && !leg.allowed);
         longest(refusing.map(|leg| self.leg_wait(leg)))

@@ -125,7 +125,7 @@ const TABLE: [Row; 9] = {
             call: Call::Release,
             word: "release",
             scope: Scope::Check,
-            takes: &[Domain, Attributes, Id, Cost, Inline, Deadline],
+            takes: &[Domain, Attributes, Id, Inline, Deadline],
             needs: &[Id],
         },
         Row {
@@ -195,11 +195,11 @@ impl Call {
     }
 
     /// What units may be. Asking for none is a check that only looks; it reserves nothing and holds nothing. A lease is
-    /// renewed and released with the slots it has, for an owner that took over and does not know it.
+    /// renewed with the slots it has, for an owner that took over and does not know it.
     pub const fn costs(self) -> RangeInclusive<u64> {
         match self {
-            Call::Reserve | Call::Acquire | Call::Renew | Call::Release => 1..=AMOUNT_MAX,
-            Call::Check | Call::Peek | Call::Settle | Call::Refund | Call::Reset => 0..=AMOUNT_MAX,
+            Call::Reserve | Call::Acquire | Call::Renew => 1..=AMOUNT_MAX,
+            Call::Check | Call::Peek | Call::Settle | Call::Release | Call::Refund | Call::Reset => 0..=AMOUNT_MAX,
         }
     }
 

@@ -1,5 +1,5 @@
-//! What all doors share, and the one way in which they ask: calls go to the node in a batch, and each is answered in its
-//! own place, by what the node says or by what is wrong with it.
+//! What all doors share, and the one way in which they ask: calls go to the node in a batch, and each is answered in
+//! its own place, by what the node says or by what is wrong with it.
 
 use std::sync::Arc;
 

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::{Map, Value};
 
-use crate::asked::{Asked, InlineLimit, Said, out_of_range};
+use crate::asked::{Asked, InlineLimit, Said, out_of_range, shown};
 use crate::call::{Call, DEADLINE_MS_MAX, Field};
 use crate::code::{Code, Rejection};
 
@@ -91,10 +91,8 @@ fn read(field: Field, value: Value, call: Call, said: &mut Said, place: &str) ->
 }
 
 fn text_from(value: Value, field: &str) -> Result<String, Rejection> {
-    match value {
-        Value::String(text) => Ok(text),
-        other => Err(wrong_type(field, "text", &other)),
-    }
+    let Value::String(text) = value else { return Err(wrong_type(field, "text", &value)) };
+    Ok(text)
 }
 
 fn switch_from(value: &Value, field: &str) -> Result<bool, Rejection> {
@@ -111,11 +109,11 @@ fn pairs_from(value: Value, field: &str) -> Result<Vec<(String, String)>, Reject
     let Value::Object(attributes) = value else {
         return Err(wrong_type(field, "an object of names and values", &value));
     };
-    let pair = |(name, value)| match value {
+    let pair = |(name, value): (String, Value)| match value {
         Value::String(text) => Ok((name, text)),
         Value::Number(number) => Ok((name, number.to_string())),
         Value::Null | Value::Bool(_) | Value::Array(_) | Value::Object(_) => {
-            Err(wrong_type(&format!("{field}.{name}"), "text or a number", &value))
+            Err(wrong_type(&format!("{field}.{}", shown(&name)), "text or a number", &value))
         }
     };
     attributes.into_iter().map(pair).collect()
@@ -150,7 +148,7 @@ fn no_others<'a>(
         None => Ok(()),
         Some(unknown) => {
             let detail = format!("expected one of {}", known.collect::<Vec<_>>().join(", "));
-            Err(Rejection::of_field(Code::UnknownField, format!("{place}{unknown}"), detail))
+            Err(Rejection::of_field(Code::UnknownField, format!("{place}{}", shown(unknown)), detail))
         }
     }
 }

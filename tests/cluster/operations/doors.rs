@@ -1,5 +1,5 @@
-//! The three ways to make a call, behind one function: what is said and what comes back are the fields of JSON, so that a
-//! story can be told once and hold at every door.
+//! The three ways to make a call, behind one function: what is said and what comes back are the fields of JSON, so that
+//! a story can be told once and hold at every door.
 
 use serde_json::{Map, Value, json};
 use tonic::{Response, Status};
@@ -181,7 +181,7 @@ message!(reserve: ReserveRequest { cost: number("cost"), ttl_ms: number("ttl_ms"
 message!(acquire: AcquireRequest { cost: number("cost"), ttl_ms: number("ttl_ms"), id: text("id") });
 message!(settle: SettleRequest { id: text("id"), cost: number("cost"), debt: switch("debt") });
 message!(renew: RenewRequest { id: text("id"), ttl_ms: number("ttl_ms"), cost: number("cost") });
-message!(release: ReleaseRequest { id: text("id"), cost: number("cost") });
+message!(release: ReleaseRequest { id: text("id") });
 message!(refund: RefundRequest { id: text("id") });
 message!(reset: ResetRequest { limit: text("limit") });
 

@@ -159,7 +159,7 @@ pub const TABLE: [Explanation; 30] = [
         code: Code::IdReused,
         word: "id-reused",
         seen: BAD_REQUEST,
-        what: "The id was given to another question a moment ago: other attributes, another cost or another domain.",
+        what: "The id was given to another question a moment ago: other attributes, another cost or another call.",
         whose: CALLER,
         changed: "Nothing was spent for this question; the first one stands as it was answered.",
         remedy: "An id names one question. Make a new one for each, and repeat it only to ask the same again.",

@@ -84,8 +84,7 @@ impl Says for proto::RenewRequest {
 
 impl Says for proto::ReleaseRequest {
     fn said(self, _place: &str) -> Result<Said, Rejection> {
-        let key = key(self.domain, self.attributes, self.inline, self.deadline_ms);
-        Ok(Said { cost: self.cost, id: some(self.id), ..key })
+        Ok(Said { id: some(self.id), ..key(self.domain, self.attributes, self.inline, self.deadline_ms) })
     }
 }
 

@@ -106,7 +106,6 @@ fn each_call_has_its_own_ranges() {
         (Call::Acquire, r#"{"ttl_ms":31622400001}"#, "ttl_ms"),
         (Call::Renew, r#"{"id":"x","ttl_ms":0}"#, "ttl_ms"),
         (Call::Renew, r#"{"id":"x","cost":0}"#, "cost"),
-        (Call::Release, r#"{"id":"x","cost":0}"#, "cost"),
         (Call::Settle, r#"{"id":"x","cost":1000000000000000}"#, "cost"),
         (Call::Peek, r#"{"limit":""}"#, "limit"),
     ] {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 use server::call::{Call, Field};
 
-use crate::cli::{Acquire, Check, Inline, Key, Lease, Peek, Refund, Renew, Reserve, Reset, Settle};
+use crate::cli::{Acquire, Check, Inline, Key, Named, Peek, Renew, Reserve, Reset, Settle};
 
 /// A call, as it is sent.
 #[derive(Debug)]
@@ -104,21 +104,14 @@ impl Acquire {
 impl Renew {
     /// The renewal as it is sent.
     pub fn spoken(&self) -> Spoken {
-        self.lease.spoken(Call::Renew).with(Field::Ttl, self.ttl.map(millis))
+        self.named.spoken(Call::Renew).with(Field::Ttl, self.ttl.map(millis)).with(Field::Cost, Some(self.cost))
     }
 }
 
-impl Lease {
-    /// The call about it, as it is sent.
+impl Named {
+    /// The call about it, as it is sent: there is only its name to say.
     pub fn spoken(&self, call: Call) -> Spoken {
-        Spoken::about(call, &self.key).with(Field::Id, Some(self.id.as_str())).with(Field::Cost, Some(self.cost))
-    }
-}
-
-impl Refund {
-    /// The refund as it is sent.
-    pub fn spoken(&self) -> Spoken {
-        Spoken::about(Call::Refund, &self.key).with(Field::Id, Some(self.id.as_str()))
+        Spoken::about(call, &self.key).with(Field::Id, Some(self.id.as_str()))
     }
 }
 
@@ -148,10 +141,19 @@ mod tests {
             Command::Settle(settle) => settle.spoken(),
             Command::Acquire(acquire) => acquire.spoken(),
             Command::Renew(renew) => renew.spoken(),
-            Command::Release(lease) => lease.spoken(Call::Release),
-            Command::Refund(refund) => refund.spoken(),
+            Command::Release(named) => named.spoken(Call::Release),
+            Command::Refund(named) => named.spoken(Call::Refund),
             Command::Reset(reset) => reset.spoken(),
-            other => panic!("{other:?} is no call"),
+            Command::Dev(_)
+            | Command::Serve(_)
+            | Command::Config(_)
+            | Command::Policy(_)
+            | Command::Cluster(_)
+            | Command::Top(_)
+            | Command::Healthcheck
+            | Command::Completion { .. }
+            | Command::Man { .. }
+            | Command::Errors(_) => panic!("{line} is no call"),
         }
     }
 
@@ -164,7 +166,7 @@ mod tests {
             "ringfence acquire a=b --domain d --inline l=5/s --cost 5 --ttl 2min --id x --deadline 50ms",
             "ringfence settle a=b --domain d --inline l=5/s --id x --cost 5 --debt --deadline 50ms",
             "ringfence renew a=b --domain d --inline l=5/s --id x --cost 5 --ttl 2min --deadline 50ms",
-            "ringfence release a=b --domain d --inline l=5/s --id x --cost 5 --deadline 50ms",
+            "ringfence release a=b --domain d --inline l=5/s --id x --deadline 50ms",
             "ringfence refund a=b --domain d --inline l=5/s --id x --deadline 50ms",
             "ringfence reset a=b --domain d --inline l=5/s --limit l --deadline 50ms",
         ] {
