@@ -1,19 +1,21 @@
-//! What several limits on one check cost, and what a denial costs.
+//! What several limits on one check cost, and what a denial costs, each against the plain thing.
 //!
-//! - `legs/one-admitted-1M` is a check of one limit, per user of an org, at a million live keys; `legs/three-admitted-1M`
-//!   has two more, per org and per endpoint of an org, all three in one partition and decided together. Both start from
-//!   the same strings and work as an owner does, a batch of 64 at a time: the routing hash, a fingerprint per limit, all
-//!   look-ups side by side, then one decision after the other.
-//! - `legs/one-denied-1M` and `legs/three-denied-1M` are the same, refused by the limit that comes last.
+//! - *One limit*: a check of a limit per user of an org, at a million live keys. *Three limits*: two more, per org and per
+//!   endpoint of an org, all three in one partition and decided together. Both start from the same strings and work as an
+//!   owner does, a batch of 64 at a time: the routing hash, a fingerprint per limit, all look-ups side by side, then one
+//!   decision after the other.
+//! - *Denied*: the same checks, refused by the limit that comes last.
+//!
+//! The four take turns, round by round, so that whatever else the machine does slows all of them; a ratio is the median of
+//! the rounds' ratios. Criterion measures one after the other, and its figures depend on what the machine did meanwhile.
 
 #![allow(clippy::unwrap_used, reason = "a bench")]
-#![allow(missing_docs, reason = "criterion's macros make a public function")]
+#![allow(clippy::print_stdout, reason = "the figures are the point")]
 #![allow(clippy::disallowed_methods, clippy::disallowed_types, reason = "a bench reads the clock as an owner does")]
 
 use std::hint::black_box;
 use std::time::Instant;
 
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use limits::{
     Absent, Algorithm, Basis, Budgets, Decided, DomainId, Fingerprint, FingerprintKey, Leg, LimitId, Moment, Now, Part,
     Rate, Shape, ShapeId, Shapes, Span, Table,
@@ -26,6 +28,7 @@ const ENDPOINTS: usize = 10;
 const TABLES: usize = 4_096;
 const CHECKS_PER_BATCH: usize = 64;
 const CHECKS_PER_SAMPLE: usize = 4_096;
+const ROUNDS: usize = 600;
 
 /// Units of every limit, at a thousand a second.
 const CAPACITY: u64 = 1_000_000;
@@ -144,42 +147,66 @@ fn fill(node: &mut Node, refuses: bool, now: Now) {
         for limit in (0..limits).filter(|limit| key < [KEYS, ORGS, ORGS * ENDPOINTS][*limit]) {
             let spent = if refuses && limit + 1 == limits { 2 * CAPACITY } else { CAPACITY / 4 };
             let leg = Leg { cost: spent, ..legs[limit] };
-            assert!(node.tables[table].force(&leg, &node.shapes, &node.budgets, now));
+            assert!(node.tables[table].force(&leg, None, &node.shapes, &node.budgets, now));
         }
     }
 }
 
-fn legs(criterion: &mut Criterion) {
-    let boot = Instant::now();
-    let mut group = criterion.benchmark_group("legs");
-    group.throughput(Throughput::Elements(CHECKS_PER_SAMPLE as u64));
-    let cases = [
-        ("one-admitted-1M", 1, false),
-        ("three-admitted-1M", 3, false),
-        ("one-denied-1M", 1, true),
-        ("three-denied-1M", 3, true),
-    ];
-    for (name, limits, refuses) in cases {
-        let mut node = Node::new(limits);
-        fill(&mut node, refuses, now(boot));
-        let (mut seed, mut asked, mut admitted, mut decided) = (1, Vec::with_capacity(CHECKS_PER_BATCH), 0, 0);
-        group.bench_function(name, |bencher| {
-            bencher.iter_batched_ref(
-                || sample(&mut seed),
-                |checks| {
-                    for checks in checks.chunks(CHECKS_PER_BATCH) {
-                        admitted += node.decide_batch(checks, &mut asked, now(boot));
-                        decided += checks.len();
-                    }
-                },
-                BatchSize::LargeInput,
-            );
-        });
-        assert!(node.live() >= KEYS, "{name}: keys are live to the end");
-        assert_eq!(admitted, if refuses { 0 } else { decided }, "{name} is what it is called");
-    }
-    group.finish();
+/// One of the four, and what it has taken, in nanoseconds per check, round by round.
+struct Case {
+    name: &'static str,
+    node: Node,
+    refuses: bool,
+    times: Vec<f64>,
 }
 
-criterion_group!(benches, legs);
-criterion_main!(benches);
+impl Case {
+    fn new(name: &'static str, limits: usize, refuses: bool, boot: Instant) -> Case {
+        let mut node = Node::new(limits);
+        fill(&mut node, refuses, now(boot));
+        Case { name, node, refuses, times: Vec::with_capacity(ROUNDS) }
+    }
+
+    fn play(&mut self, checks: &[Attributes], asked: &mut Vec<Asked>, boot: Instant) {
+        let (began, mut admitted) = (Instant::now(), 0);
+        for checks in checks.chunks(CHECKS_PER_BATCH) {
+            admitted += self.node.decide_batch(checks, asked, now(boot));
+        }
+        self.times.push(began.elapsed().as_nanos() as f64 / checks.len() as f64);
+        assert_eq!(admitted, if self.refuses { 0 } else { checks.len() }, "{} is what it is called", self.name);
+    }
+}
+
+fn median(mut figures: Vec<f64>) -> f64 {
+    figures.sort_by(f64::total_cmp);
+    figures[figures.len() / 2]
+}
+
+fn ratio(of: &Case, to: &Case) -> f64 {
+    median(of.times.iter().zip(&to.times).map(|(of, to)| of / to).collect())
+}
+
+fn main() {
+    let boot = Instant::now();
+    let mut cases = [
+        Case::new("one limit", 1, false, boot),
+        Case::new("three limits", 3, false, boot),
+        Case::new("one limit, denied", 1, true, boot),
+        Case::new("three limits, denied", 3, true, boot),
+    ];
+    let (mut seed, mut asked) = (1, Vec::with_capacity(CHECKS_PER_BATCH));
+    for round in 0..ROUNDS {
+        let checks = sample(&mut seed);
+        for turn in 0..cases.len() {
+            cases[(round + turn) % 4].play(&checks, &mut asked, boot);
+        }
+    }
+    for case in &cases {
+        assert!(case.node.live() >= KEYS, "{}: keys are live to the end", case.name);
+        println!("{:<46} {:>14.1} ns a check, the median", case.name, median(case.times.clone()));
+    }
+    let [one, three, one_denied, three_denied] = &cases;
+    println!("{:<46} {:>14.2}   at most 2.00", "three limits on a check / one", ratio(three, one));
+    println!("{:<46} {:>14.2}   at most 1.00", "a denial / an admission, one limit", ratio(one_denied, one));
+    println!("{:<46} {:>14.2}   at most 1.00", "a denial / an admission, three limits", ratio(three_denied, three));
+}

@@ -70,10 +70,10 @@ impl Ends {
     }
 
     /// Ends a lease at both ends.
-    pub(crate) fn release(&mut self, id: HoldId, now: Moment, slots: u64) -> Released {
+    pub(crate) fn release(&mut self, id: HoldId, now: Moment) -> Released {
         let (Exact::Leases(lo), Exact::Leases(hi)) = (&mut self.lo, &mut self.hi) else { return Released::NotHeld };
-        lo.release(id, now, slots);
-        hi.release(id, now, slots)
+        lo.release(id, now);
+        hi.release(id, now)
     }
 
     pub(crate) fn allocated_bytes(&self) -> usize {

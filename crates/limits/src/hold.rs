@@ -10,7 +10,6 @@ use crate::lens::Lens;
 use crate::rate::Basis;
 use crate::segment::Entry;
 use crate::shapes::Shapes;
-use crate::state::State;
 use crate::table::{Rules, Table, absent};
 use crate::terms::{Counted, Terms};
 use crate::time::{Now, Span};
@@ -91,54 +90,23 @@ impl Table {
         if matches!(shapes.terms(leg.shape), Terms::Unlimited) {
             return Ok(Renewed::For(hold.ttl.unwrap_or(Span::MAX)));
         }
-        self.act_on_leases(leg, rules, Renewed::NotHeld, |state, lens| state.renew(lens, leg.cost))
-    }
-
-    /// Gives the slots back that `id` holds under one limit. Once or often, it is the same: only the first time frees
-    /// anything. An id that is not known is taken for the holder of unknown slots, as in [`Table::renew`].
-    ///
-    /// # Errors
-    ///
-    /// [`WhyUndecided::TableFull`] if what was learned of unknown slots finds no room. Nothing has changed.
-    pub fn release(
-        &mut self,
-        leg: &Leg,
-        id: HoldId,
-        shapes: &Shapes,
-        budgets: &Budgets,
-        now: Now,
-    ) -> Result<Released, Undecided> {
-        let rules = Rules { shapes, budgets, now: self.advance(now), hold: None };
-        self.act_on_leases(leg, rules, Released::NotHeld, |state, lens| state.release(lens, id, leg.cost))
-    }
-
-    /// How long the lease of `id` on one key still lasts unless it is renewed; `None` when it has none.
-    pub fn held_for(&self, key: &Fingerprint, id: HoldId, now: Now) -> Option<Span> {
-        let now = self.clamp(now).moment;
-        let View::Leases(leases) = self.store.find(key)?.state.view(Basis::Hi) else { return None };
-        leases.live(now).iter().find(|lease| lease.id == id).map(|lease| lease.end.since(now))
-    }
-
-    /// Lets `act` act on the leases of a key. A key without an entry may have unknown slots all the same; it gets an entry
-    /// only if anything was found.
-    fn act_on_leases<T: PartialEq>(
-        &mut self,
-        leg: &Leg,
-        rules: Rules<'_>,
-        nothing: T,
-        act: impl FnOnce(&mut State, &Lens<'_>) -> T,
-    ) -> Result<T, Undecided> {
         let leg = &self.as_it_reads(leg);
-        let Terms::Counted(counted @ Counted::Slots(_)) = rules.shapes.terms(leg.shape) else { return Ok(nothing) };
+        let Terms::Counted(counted @ Counted::Slots(_)) = shapes.terms(leg.shape) else { return Ok(Renewed::NotHeld) };
         let lens = rules.lens(leg, counted);
         if let Some(state) = self.find(&lens, leg.shape, rules) {
-            return Ok(act(state, &lens));
+            return Ok(state.renew(&lens, leg.cost));
         }
+        self.adopt(leg, &lens, rules)
+    }
+
+    /// Renews a lease on a key without an entry, which may have unknown slots all the same. It gets an entry only if one
+    /// was adopted.
+    fn adopt(&mut self, leg: &Leg, lens: &Lens<'_>, rules: Rules<'_>) -> Result<Renewed, Undecided> {
         let mark = self.mark.next();
-        let mut state = absent(&lens, leg, mark);
-        let found = act(&mut state, &lens);
-        if found == nothing {
-            return Ok(nothing);
+        let mut state = absent(lens, leg, mark);
+        let renewed = state.renew(lens, leg.cost);
+        if renewed == Renewed::NotHeld {
+            return Ok(renewed);
         }
         if !self.take_room(&[*leg], leg, rules) {
             return Err(Undecided { leg: 0, why: WhyUndecided::TableFull });
@@ -146,6 +114,23 @@ impl Table {
         self.mark = mark;
         self.owe_for_new_key();
         self.store.insert(Entry { key: leg.key, state });
-        Ok(found)
+        Ok(renewed)
+    }
+
+    /// Gives the slots back that `id` holds under one limit. Once or often, it is the same: only the first time frees
+    /// anything. An id that is not known frees nothing, for it may have been released before at another owner; its slots
+    /// come back by themselves, or by being renewed first.
+    pub fn release(&mut self, leg: &Leg, id: HoldId, shapes: &Shapes, budgets: &Budgets, now: Now) -> Released {
+        let rules = Rules { shapes, budgets, now: self.advance(now), hold: None };
+        let Terms::Counted(counted @ Counted::Slots(_)) = shapes.terms(leg.shape) else { return Released::NotHeld };
+        let lens = rules.lens(leg, counted);
+        self.find(&lens, leg.shape, rules).map_or(Released::NotHeld, |state| state.release(&lens, id))
+    }
+
+    /// How long the lease of `id` on one key still lasts unless it is renewed; `None` when it has none.
+    pub fn held_for(&self, key: &Fingerprint, id: HoldId, now: Now) -> Option<Span> {
+        let now = self.clamp(now).moment;
+        let View::Leases(leases) = self.store.find(key)?.state.view(Basis::Hi) else { return None };
+        leases.live(now).iter().find(|lease| lease.id == id).map(|lease| lease.end.since(now))
     }
 }

@@ -3,9 +3,10 @@
 //! never lets go. Taking and letting go are idempotent by id.
 //!
 //! A new owner that does not know who holds counts all slots as held until the longest that anybody may hold on, and
-//! learns: whoever renews or releases an id it does not know must have held a slot, so one of the unknown ones is
-//! *adopted*. While slots are unknown the ids that have ended here are remembered, so that none of them is taken for an
-//! unknown one; where there are too many, nobody is adopted any more, and the unknown slots run out by themselves.
+//! learns: whoever renews an id it does not know holds a slot, so one of the unknown ones is *adopted*. A release of such
+//! an id frees none: it may be said for the second time, after the owner before had freed the slot and lent it to another.
+//! While slots are unknown the ids that have ended here are remembered, so that none of them is taken for an unknown one;
+//! where there are too many, nobody is adopted any more, and the unknown slots run out by themselves.
 
 use crate::hold::{Hold, HoldId};
 use crate::slots::SlotTerms;
@@ -124,14 +125,11 @@ impl Leases {
         Renewed::For(end.since(now))
     }
 
-    /// Ends the lease of this id, or frees `slots` that are held and not known.
-    pub(crate) fn release(&mut self, id: HoldId, now: Moment, slots: u64) -> Released {
+    /// Ends the lease of this id.
+    pub(crate) fn release(&mut self, id: HoldId, now: Moment) -> Released {
         self.forget_lapsed(now);
-        if let Some(position) = self.position(id) {
-            self.strike(position);
-        } else if !self.takes_unknown(id, slots) {
-            return Released::NotHeld;
-        }
+        let Some(position) = self.position(id) else { return Released::NotHeld };
+        self.strike(position);
         self.remember_ended(id);
         Released::Freed
     }

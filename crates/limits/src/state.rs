@@ -221,11 +221,11 @@ impl State {
         }
     }
 
-    /// Ends the lease of `id`, or frees unknown `slots`.
-    pub(crate) fn release(&mut self, lens: &Lens<'_>, id: HoldId, slots: u64) -> Released {
+    /// Ends the lease of `id`.
+    pub(crate) fn release(&mut self, lens: &Lens<'_>, id: HoldId) -> Released {
         match self {
-            State::Leases { leases, .. } => leases.release(id, lens.now.moment, slots),
-            State::Inexact { ends, .. } => ends.release(id, lens.now.moment, slots),
+            State::Leases { leases, .. } => leases.release(id, lens.now.moment),
+            State::Inexact { ends, .. } => ends.release(id, lens.now.moment),
             State::Bucket { .. }
             | State::Mended { .. }
             | State::Window { .. }

@@ -21,8 +21,8 @@ pub struct Question<'a> {
     pub attributes: Attributes<'a>,
     /// What is to be done.
     pub wanted: Wanted,
-    /// Units to spend, 0 to `limits::AMOUNT_MAX`; 0 only looks. To be settled: units spent. Of a lease that is renewed or
-    /// released: the slots it has, in case its owner does not know it any more. For a refund and a reset it means nothing.
+    /// Units to spend, 0 to `limits::AMOUNT_MAX`; 0 only looks. To be settled: units spent. Of a lease that is renewed:
+    /// the slots it has, in case its owner does not know it. For a release, a refund and a reset it means nothing.
     pub cost: u64,
     /// Limits that it brings along, at most [`BROUGHT_MAX`](crate::BROUGHT_MAX), where its domain allows them.
     pub brought: &'a [Brought<'a>],

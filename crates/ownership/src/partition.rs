@@ -5,7 +5,7 @@
 mod acts;
 mod recovering;
 
-use limits::{Book, Decided, HoldId, Leg, Moment, Now, Settled, Span, Table};
+use limits::{Book, Decided, Hold, HoldId, Leg, Moment, Now, Settled, Span, Table};
 use smallvec::SmallVec;
 
 use crate::check::{Answer, Asker, Check, CheckId, CheckLeg, Unknown};
@@ -228,8 +228,10 @@ impl Partition {
             Ending::Settled | Ending::Unknown { perhaps_lost: true } => return false,
         }
         let (mut booked, floor) = (false, self.floor);
+        // Slots that an open limit lent unseen are given back by the id that they were asked for under.
+        let hold = Hold { id: HoldId::from(id.0), ttl: None };
         for leg in legs.iter().filter_map(|leg| resolve(leg, floor, book)) {
-            booked |= self.table.force(&leg, book.shapes(), book.budgets(), now);
+            booked |= self.table.force(&leg, Some(&hold), book.shapes(), book.budgets(), now);
         }
         booked
     }
@@ -303,6 +305,15 @@ impl Partition {
         }
         match self.records.recall(check, now.moment) {
             Recall::Unasked => self.act_and_keep(check, book, now, scratch),
+            Recall::Decided(verdict) if self.is_over(check, &verdict, now) => {
+                // Told again, it would be believed to be held. Whoever asks afresh takes up the id for a new question; an
+                // attempt that comes late is the old one.
+                if check.attempt > 1 {
+                    return Answer::Unknown(Unknown::Record);
+                }
+                self.records.give_way(check.id, now.moment);
+                self.act_and_keep(check, book, now, scratch)
+            }
             Recall::Decided(verdict) => Answer::Decided(self.told_again(check, verdict, now)),
             Recall::Over | Recall::Lost => Answer::Unknown(Unknown::Record),
             Recall::OtherQuestion => Answer::IdReused,

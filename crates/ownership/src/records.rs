@@ -106,6 +106,8 @@ struct Head {
     reserve: bool,
     /// Whether a part of what it charged has been taken back.
     cut: bool,
+    /// Whether another record of its id took its place.
+    gone: bool,
     fate: Fate,
     /// As in the verdict.
     units: u64,
@@ -190,6 +192,7 @@ impl Records {
             shared: false,
             reserve: matches!(check.act, Act::Reserve { .. }),
             cut: false,
+            gone: false,
             fate: Fate::Stands,
             units: verdict.units,
         };
@@ -227,6 +230,13 @@ impl Records {
             Fate::Stands => Ending::Decided(slot),
             Fate::Cancelled => Ending::Cancelled,
             Fate::Settled => Ending::Settled,
+        }
+    }
+
+    /// Forgets what was decided under an id, which is a new question's from now on.
+    pub(crate) fn give_way(&mut self, id: CheckId, now: Moment) {
+        if let Some(slot) = self.find(id, now) {
+            self.journal_mut(slot.kind).head_mut(slot.position).gone = true;
         }
     }
 
@@ -471,13 +481,14 @@ impl Head {
             shared: false,
             reserve: false,
             cut: false,
+            gone: false,
             fate,
             units: 0,
         }
     }
 
     fn is_over(&self, now: Moment) -> bool {
-        now.since(self.when) >= RECORD_HORIZON
+        self.gone || now.since(self.when) >= RECORD_HORIZON
     }
 
     /// Whether something is charged on this question's account, so that forgetting it could lead to a second charge.

@@ -74,7 +74,7 @@ impl Single {
 
     pub fn force(&mut self, cost: u64, now: Now) -> bool {
         let leg = self.leg(cost);
-        self.table.force(&leg, &self.shapes, &self.budgets, now)
+        self.table.force(&leg, None, &self.shapes, &self.budgets, now)
     }
 
     /// Sweeps every bucket once.

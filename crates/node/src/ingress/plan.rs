@@ -275,10 +275,9 @@ const fn weighed_by(wanted: Wanted, cost: u64) -> u64 {
         | Wanted::Peek
         | Wanted::Acquire { .. }
         | Wanted::Reserve { .. }
-        | Wanted::Renew { .. }
-        | Wanted::Release => cost,
+        | Wanted::Renew { .. } => cost,
         Wanted::UpTo | Wanted::Settle { .. } => 1,
-        Wanted::Refund | Wanted::Reset => 0,
+        Wanted::Refund | Wanted::Release | Wanted::Reset => 0,
     }
 }
 

@@ -90,7 +90,7 @@ impl Partition {
             Act::Refund { of } => Ok(self.refund(of, book, now)),
             Act::Settle { of, units, debt } => Ok(self.settle(of, units, debt.then_some(legs), book, now)),
             Act::Renew { of, ttl } => self.renew(&Hold { id: HoldId::from(of.0), ttl }, legs, book, now),
-            Act::Release { of } => self.release(HoldId::from(of.0), legs, book, now),
+            Act::Release { of } => Ok(self.release(HoldId::from(of.0), legs, book, now)),
             Act::Reset => {
                 let reset = legs.iter().filter(|leg| table.reset(leg, shapes, budgets, now)).count() as u64;
                 Ok(Done { allowed: reset > 0, units: reset })
@@ -113,6 +113,22 @@ impl Partition {
             | Act::Release { .. }
             | Act::Reset => None,
         }
+    }
+
+    /// Whether what a recorded answer said is held has ended since: it was released or settled, or its time is over.
+    pub(super) fn is_over(&self, check: &Check, told: &Verdict, now: Now) -> bool {
+        let held = match check.act {
+            Act::Reserve { .. } | Act::Acquire { .. } => told.allowed && told.units > 0,
+            Act::Spend
+            | Act::Peek
+            | Act::UpTo { .. }
+            | Act::Refund { .. }
+            | Act::Settle { .. }
+            | Act::Renew { .. }
+            | Act::Release { .. }
+            | Act::Reset => false,
+        };
+        held && self.lasts(check, now).is_none()
     }
 
     /// A recorded answer, as it is to be told now: what is held lasts less long than it did then.
@@ -170,9 +186,10 @@ impl Partition {
         };
         let Some(legs) = debt else { return Done { allowed: false, units: reserved } };
         self.table.settle(id, reserved, book.shapes(), book.budgets(), now);
-        for leg in legs.iter().filter(|leg| !leg.shadow) {
+        // Slots were held for as long as it took; with the reserve they are free, whatever it cost.
+        for leg in legs.iter().filter(|leg| !leg.shadow && !counts_slots(leg, book)) {
             let above = Leg { cost: leg.cost.saturating_mul(units - reserved), ..*leg };
-            self.table.force(&above, book.shapes(), book.budgets(), now);
+            self.table.force(&above, None, book.shapes(), book.budgets(), now);
         }
         Done { allowed: true, units: 0 }
     }
@@ -191,15 +208,15 @@ impl Partition {
         Ok(Done { allowed: shortest.is_some(), units: shortest.map_or(0, Span::as_nanos) })
     }
 
-    fn release(&mut self, id: HoldId, legs: &[Leg], book: &impl Book, now: Now) -> Result<Done, Undecided> {
+    fn release(&mut self, id: HoldId, legs: &[Leg], book: &impl Book, now: Now) -> Done {
         let mut freed = 0;
         for leg in legs.iter().filter(|leg| counts_slots(leg, book)) {
-            match self.table.release(leg, id, book.shapes(), book.budgets(), now)? {
+            match self.table.release(leg, id, book.shapes(), book.budgets(), now) {
                 Released::Freed => freed += 1,
                 Released::NotHeld => {}
             }
         }
-        Ok(Done { allowed: freed > 0, units: freed })
+        Done { allowed: freed > 0, units: freed }
     }
 }
 

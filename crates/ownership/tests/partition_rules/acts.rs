@@ -238,6 +238,8 @@ fn after_a_takeover_whoever_holds_slots_goes_on_holding_them_in_every_failure_mo
         assert_eq!(taken, basis == Basis::Lo, "one slot is still held by nobody knows whom");
         let (released, _) = desk.act(&mut partition, first(92).spending(1, 2).to(release(7)), at_millis(1_700));
         assert!(released, "{basis:?}");
+        let (unknown, _) = desk.act(&mut partition, first(93).spending(1, 1).to(release(8)), at_millis(1_800));
+        assert!(!unknown, "it may have been released before the takeover, and its slot lent to another: {basis:?}");
     }
 }
 
@@ -268,4 +270,46 @@ fn what_was_charged_before_a_reset_cannot_be_refunded_after_it() {
     desk.decide(&mut partition, &first(2).spending(1, 4), at_millis(3));
     assert_eq!(desk.act(&mut partition, first(91).spending(1, 0).to(refund(1)), at_millis(4)), (true, 0));
     assert_eq!(desk.used(&mut partition, 1, at_millis(4)), 4);
+}
+
+#[test]
+fn a_yes_that_does_not_hold_any_more_is_not_told_again() {
+    let desk = slots().and(2, LOG, 20, WINDOW, Basis::Hi);
+    let mut partition = owned(Floor::Fresh);
+    let acquire = |id| first(id).spending(1, 2).to(Act::Acquire { ttl: None }).named_by_its_caller();
+    let half_a_minute = (true, secs(30).as_nanos());
+    assert_eq!(desk.act(&mut partition, acquire(1), at_millis(0)), half_a_minute);
+    desk.decide(&mut partition, &first(90).spending(1, 2).to(release(1)), at_millis(10));
+    let late = desk.ask(&mut partition, &acquire(1).again(), at_millis(20));
+    assert_eq!(late, Answer::Unknown(Unknown::Record), "an attempt that comes late");
+    assert_eq!(desk.act(&mut partition, acquire(1), at_millis(30)), half_a_minute, "a new question under the old id");
+    assert_eq!(desk.act(&mut partition, acquire(2), at_millis(40)), (false, 0), "and the slots are really taken");
+    assert_eq!(partition.cancel(CheckId(1), FIRST, &desk, at_millis(50)), Cancelled::Undone);
+    assert_eq!(desk.used(&mut partition, 1, at_millis(50)), 0, "the newer of the two was taken back");
+
+    let reserve = || first(3).spending(2, 12).to(reserve(12)).named_by_its_caller();
+    assert!(desk.act(&mut partition, reserve(), at_millis(60)).0);
+    desk.decide(&mut partition, &first(91).spending(2, 1).to(settle(3, 12)), at_millis(70));
+    assert_eq!(desk.act(&mut partition, reserve(), at_millis(80)), (false, 0), "8 are left, and 12 are not");
+}
+
+#[test]
+fn slots_that_an_open_limit_lent_unseen_are_given_back_by_their_id() {
+    let desk = Desk::with(SLOTS, 3, secs(30), Basis::Lo);
+    let mut partition = owned(Floor::Fresh);
+    assert!(partition.debt(CheckId(1), FIRST, &[leg(1, 2)], &desk, at_millis(1)));
+    assert_eq!(desk.used(&mut partition, 1, at_millis(2)), 2);
+    assert_eq!(desk.act(&mut partition, first(90).spending(1, 2).to(release(1)), at_millis(3)), (true, 1));
+    assert_eq!(desk.used(&mut partition, 1, at_millis(4)), 0);
+}
+
+#[test]
+fn what_was_spent_above_a_reserve_holds_no_slots() {
+    let desk = slots().and(2, LOG, 20, WINDOW, Basis::Hi);
+    let mut partition = owned(Floor::Fresh);
+    let both = |id: u128, cost| first(id).spending(1, cost).spending(2, cost);
+    assert!(desk.act(&mut partition, both(1, 2).to(reserve(2)), at_millis(1)).0);
+    let above = Act::Settle { of: CheckId(1), units: 3, debt: true };
+    assert_eq!(desk.act(&mut partition, both(90, 1).to(above), at_millis(2)), (true, 0));
+    assert_eq!((desk.used(&mut partition, 1, at_millis(3)), desk.used(&mut partition, 2, at_millis(3))), (0, 3));
 }
