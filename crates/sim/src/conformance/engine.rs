@@ -117,16 +117,15 @@ impl Engine {
         Ok(shortest.map_or_else(|| Said::rejected("unknown-reservation"), lasts))
     }
 
-    fn release(&mut self, legs: &[AppliedLeg], id: &str) -> Result<Answer, Cannot> {
+    fn release(&mut self, legs: &[AppliedLeg], id: &str) -> Answer {
         let now = self.now();
         let Engine { table, policies, .. } = self;
         let (shapes, budgets) = (policies.catalogue().shapes(), policies.catalogue().budgets());
         let mut freed = false;
         for leg in legs {
-            let released = table.release(&engine_leg(leg), hold_id(id), shapes, budgets, now).map_err(undecided)?;
-            freed |= released == Released::Freed;
+            freed |= table.release(&engine_leg(leg), hold_id(id), shapes, budgets, now) == Released::Freed;
         }
-        Ok(Answer::found(freed, 0))
+        Answer::found(freed, 0)
     }
 
     fn reset(&mut self, legs: &[AppliedLeg]) -> Answer {
@@ -201,7 +200,7 @@ impl Way for Engine {
                 self.spend(&legs, How::Hold(&hold), Some(id))
             }
             Act::Renew { id, ttl } => self.renew(&legs, &Hold { id: hold_id(id), ttl: *ttl }),
-            Act::Release { id } => Ok(Said::Answer(self.release(&legs, id)?)),
+            Act::Release { id } => Ok(Said::Answer(self.release(&legs, id))),
             Act::Reset { .. } => Ok(Said::Answer(self.reset(&legs))),
             Act::Apply(_) => unreachable!("the runner applies policies"),
         }
