@@ -28,24 +28,6 @@ const RATIOS: &[Ratio] = &[
         to: "decide/governor-1M",
         wanted: "at most 0.60",
     },
-    Ratio {
-        says: "three limits on a check / one",
-        of: "legs/three-admitted-1M",
-        to: "legs/one-admitted-1M",
-        wanted: "at most 2.00",
-    },
-    Ratio {
-        says: "a denial / an admission, one limit",
-        of: "legs/one-denied-1M",
-        to: "legs/one-admitted-1M",
-        wanted: "at most 1.00",
-    },
-    Ratio {
-        says: "a denial / an admission, three limits",
-        of: "legs/three-denied-1M",
-        to: "legs/three-admitted-1M",
-        wanted: "at most 1.00",
-    },
     Ratio { says: "match: 10,000 limits / 10 limits", of: "match/10000", to: "match/10", wanted: "0.80 to 1.20" },
     Ratio {
         says: "a check in a batch of 64 on a stream / alone",
@@ -62,8 +44,8 @@ type Figures = BTreeMap<String, f64>;
 const BYTES_PER_KEY: [&str; 8] =
     ["test", "--package", "ringfence-limits", "--test", "memory", "--", "--nocapture", "--test-threads=1"];
 
-/// Runs every bench of the workspace, then prints all figures and the ratios among them. What is no average (the longest
-/// that a decision takes, bytes per key) is printed as it is measured.
+/// Runs every bench of the workspace, then prints all figures and the ratios among them. What criterion does not measure (ratios
+/// of things that take turns, the longest that a decision takes, bytes per key) is printed as it comes.
 ///
 /// # Errors
 /// When a bench cannot be built or run, or its figures cannot be read.
