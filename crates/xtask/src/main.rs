@@ -5,6 +5,7 @@
 mod bench;
 mod chain;
 mod chaos;
+mod fuzz;
 mod gateway;
 mod image;
 mod layering;
@@ -32,6 +33,8 @@ usage: cargo xtask <errand>
   tidy            module heads, dead files, long functions, banned words, stray bytes
   licences        every dependency's licence, against the list; cargo-deny too, where it is installed
   bench           run the benches and print their ratios
+  fuzz [TARGET] [--seconds N]
+                  build the fuzzer and run a target, or all of them, each for so long; needs a C++ compiler
   gateway         forward-auth behind a real nginx, which Debian's package brings
   chaos [WORDS]   build the nodes and the chaos suite, and run it; WORDS are the suite's own, `run` without any
   compose         the same nodes in containers, by the compose file that users start; needs a Docker engine
@@ -60,6 +63,7 @@ fn run(words: &[&str], root: &Path) -> Result<bool> {
         ["tidy"] => tidy::run(root).map(|()| true),
         ["licences"] => licences::run(root).map(|()| true),
         ["bench"] => bench::run(root).map(|()| true),
+        ["fuzz", words @ ..] => fuzz::run(root, words).map(|()| true),
         ["gateway"] => gateway::run(root, |_| ()).map(|()| true),
         ["chaos", words @ ..] => chaos::run(root, words, |_| ()).map(|()| true),
         ["compose"] => chaos::compose(root, |_| ()).map(|()| true),

@@ -8,8 +8,11 @@ use anyhow::{Context as _, Result};
 use super::source::code_of;
 use crate::workspace::Workspace;
 
-/// Folders that are not ours to tidy: cargo's output, git's memory.
-const NOT_OURS: &[&str] = &["target", ".git"];
+/// Folders that are not ours to tidy: cargo's output, git's memory, and the fuzzer's seeds, which are odd on purpose.
+const NOT_OURS: &[&str] = &["target", ".git", "corpus"];
+
+/// The root of the fuzzer, which is a workspace of its own.
+const FUZZER: &str = "fuzz/src/main.rs";
 
 /// Every file of the repository, in the order of their paths.
 pub struct Tree {
@@ -56,7 +59,7 @@ impl Tree {
         read_folder(root, root, &mut files)?;
         files.sort_by(|a, b| a.path.cmp(&b.path));
         let roots = workspace.members().flat_map(|package| &package.roots);
-        let roots = roots.map(|path| from_root(root, path)).collect::<Result<_>>()?;
+        let roots = roots.map(|path| from_root(root, path)).chain([Ok(FUZZER.to_owned())]).collect::<Result<_>>()?;
         let asked_for = asked_for(root, workspace)?;
         let long_functions = fs::read_to_string(root.join(super::lengths::LIST)).unwrap_or_default();
         Ok(Tree { files, roots, asked_for, long_functions })
