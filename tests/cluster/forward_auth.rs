@@ -236,6 +236,8 @@ fn nginx_lets_visitors_pass_up_to_the_limit_and_tells_the_others_when_to_come_ba
     assert!((3_500..=3_600).contains(&seconds(&denied)), "{denied:?}");
     assert!(denied.field("ratelimit").starts_with("\"visits\";r=0;t="), "{denied:?}");
     assert_eq!(site.application.reached().len(), 3, "whoever is denied does not reach the application");
+    let asked = site.visitor(1).get(site.nginx.address, "/_ringfence", &[]);
+    assert_eq!(asked.status, 404, "the question is nginx's, and not for visitors: {asked:?}");
 
     let posted = site.visitor(1).ask("POST", site.nginx.address, "/form", &[], "a=1&b=2");
     assert_eq!(
