@@ -9,6 +9,7 @@ use control::NodeSpec;
 use futures_util::future::join_all;
 use limits::top::{By, Summary, TopKey};
 use limits::{LimitId, WallTime};
+use tokio::task::JoinError;
 use wire::peer::control_client::ControlClient;
 use wire::top::{TopAsked, TopTold, top_asked_to_proto, top_told_from_proto};
 
@@ -131,7 +132,12 @@ impl Node {
 
 /// What this node tells, made on a thread that decides no checks.
 pub(crate) async fn told_here(policies: Arc<Policies>, asked: TopAsked) -> TopTold {
-    tokio::task::spawn_blocking(move || super::told(&policies, &asked)).await.expect("telling does not panic")
+    match tokio::task::spawn_blocking(move || super::told(&policies, &asked)).await.map_err(JoinError::try_into_panic) {
+        Ok(told) => told,
+        Err(Ok(panic)) => std::panic::resume_unwind(panic),
+        // The runtime ends, and whoever waits here with it.
+        Err(Err(_)) => std::future::pending().await,
+    }
 }
 
 /// What several nodes told, in one order.
