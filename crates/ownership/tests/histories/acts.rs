@@ -5,7 +5,7 @@ use limits::LegDecision;
 use ringfence_ownership::{Act, Asker, Check, CheckId, CheckLeg, Verdict};
 
 use crate::leases::{is_hold, ttl_ms};
-use crate::ledger::{Charge, Fate, Ledger, Reign, Reserve, Violation};
+use crate::ledger::{Charge, Entry, Fate, Ledger, Reign, Reserve, Violation};
 use crate::scene::Scene;
 use crate::used::wears_off_ms;
 
@@ -61,8 +61,11 @@ impl Ledger {
                 let until = now + ttl.as_nanos() / 1_000_000;
                 self.entries[entry].reserve = Some(Reserve { units, until, closed: false, settled: false });
             }
-            Act::Spend | Act::UpTo { .. } | Act::Acquire { .. } => {
-                self.entries[entry].refundable = spent && check.indexed
+            Act::Spend | Act::UpTo { .. } | Act::Acquire { .. } if spent && check.indexed => {
+                // An id has one charge that can be refunded, the last.
+                let same = |other: &&mut Entry| other.id == check.id && other.reign == reign;
+                self.entries.iter_mut().filter(same).for_each(|other| other.refundable = false);
+                self.entries[entry].refundable = true;
             }
             _ => {}
         }
@@ -136,7 +139,8 @@ impl Ledger {
             return (true, back);
         }
         self.end_leases(entry, now);
-        for leg in debt.unwrap_or_default().iter().filter(|leg| !leg.shadow) {
+        let rated = |leg: &&CheckLeg| !leg.shadow && !scene.limit_of(scene.key_of(leg.key)).counts_slots();
+        for leg in debt.unwrap_or_default().iter().filter(rated) {
             self.book(scene, entry, &CheckLeg { cost: leg.cost * (units - reserved), ..*leg }, now);
         }
         (true, 0)

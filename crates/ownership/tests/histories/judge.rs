@@ -284,7 +284,7 @@ fn reason(world: &World<'_>, number: usize, entry: &Entry) -> Option<Reason> {
     let over = |at: u64| entry.reserve.is_some_and(|reserve| reserve.settled || reserve.until <= at);
     let came_again =
         world.ledger.entries[..number].iter().any(|other| other.id == entry.id && other.reign == entry.reign);
-    if entry.refunded && over(world.now) {
+    if entry.gave_way || entry.refunded && over(world.now) {
         return Some(Reason::Late);
     }
     let Some(sent) = [&maker.debt, &maker.trim, &maker.cancel].into_iter().find(|sent| sent.sent) else {

@@ -48,10 +48,13 @@ impl Ledger {
         self.held(reign, key, id, now).and_then(|charge| self.charges[charge].lease).map(|lease| lease.until)
     }
 
-    /// Whether whoever asked under this name was given slots that have not come back by themselves, wherever.
-    pub fn believes_to_hold(&self, id: CheckId, now: u64) -> bool {
-        let holds = |lease: Lease| lease.hold == Some(id) && now < lease.until;
-        self.charges.iter().any(|charge| !charge.undone && charge.lease.is_some_and(holds))
+    /// Whether whoever asked under this name was given slots that have not come back by themselves, wherever; and, if it
+    /// is to hold them `still`, that were not given back either.
+    pub fn believes_to_hold(&self, id: CheckId, still: bool, now: u64) -> bool {
+        let holds = |charge: &Charge, lease: Lease| {
+            lease.hold == Some(id) && now < lease.until && (!still || (!charge.undone && now < charge.ended))
+        };
+        self.charges.iter().any(|charge| charge.lease.is_some_and(|lease| holds(charge, lease)))
             || self.adopted.iter().any(|adopted| adopted.id == id && now < adopted.until)
     }
 
@@ -121,12 +124,12 @@ impl Ledger {
         for leg in &check.legs {
             let key = scene.key_of(leg.key);
             if let Some(charge) = self.held(reign, key, of, now) {
-                (self.charges[charge].undone, self.charges[charge].ended) = (true, now);
+                self.charges[charge].undone = true;
                 freed += 1;
-            } else if scene.limit_of(key).counts_slots() && is_under_floor(scene, reign, key, now) {
-                unsure += 1;
-                self.let_go(key, of, now);
+            } else {
+                unsure += u64::from(self.perhaps_holds(reign, key, of));
             }
+            self.let_go(key, of, now);
         }
         self.released += u64::from(verdict.allowed);
         (freed..=freed + unsure).contains(&verdict.units) && verdict.allowed == (verdict.units > 0)

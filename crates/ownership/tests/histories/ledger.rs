@@ -5,6 +5,7 @@
 
 use ringfence_ownership::{Act, Answer, Asker, Cancelled, Check, CheckId, CheckLeg, Unknown, Verdict};
 
+use crate::leases::is_hold;
 use crate::scene::Scene;
 use crate::used::{Spent, used};
 
@@ -46,6 +47,8 @@ pub struct Entry {
     pub fate: Fate,
     /// The decision, and the units that it grants now.
     pub verdict: Option<Verdict>,
+    /// Whether the id has become another question's, since nothing of this one is held any more.
+    pub gave_way: bool,
     /// Whether what was granted has been cut down.
     pub cut: bool,
     /// What it holds open to be settled.
@@ -132,7 +135,18 @@ impl Ledger {
         answer: &Answer,
         now: u64,
     ) -> Result<Option<usize>, Violation> {
-        let known = if check.is_peek() { None } else { self.known(reign, check.id, now) };
+        let mut known = if check.is_peek() { None } else { self.known(reign, check.id, now) };
+        if let Some(entry) = known.filter(|entry| self.holds_no_more(scene, *entry, check, answer, now)) {
+            self.entries[entry].others |= self.entries[entry].asker != Some(check.asker);
+            match answer {
+                Answer::Unknown(Unknown::Record) if check.attempt > 1 => return Ok(None),
+                Answer::Decided(verdict) if check.attempt == 1 && !verdict.replayed => {
+                    self.entries[entry].gave_way = true;
+                    known = None;
+                }
+                Answer::NotOwner { .. } | Answer::Unknown(_) | Answer::IdReused | Answer::Decided(_) => {}
+            }
+        }
         let other = known.filter(|entry| self.is_other_question(*entry, check));
         let over = other.is_none() && known.is_some_and(|entry| self.is_over(entry));
         match answer {
@@ -235,13 +249,31 @@ impl Ledger {
 
     /// What is known of a question here and now.
     pub fn known(&self, reign: Reign, id: CheckId, now: u64) -> Option<usize> {
-        let is_it = |entry: &Entry| entry.id == id && entry.reign == reign && now - entry.when < HORIZON_MS;
+        let is_it =
+            |entry: &Entry| entry.id == id && entry.reign == reign && !entry.gave_way && now - entry.when < HORIZON_MS;
         self.entries.iter().rposition(is_it)
     }
 
     fn is_other_question(&self, entry: usize, check: &Check) -> bool {
         let Entry { verdict, question, .. } = &self.entries[entry];
         verdict.is_some() && *question != check.question
+    }
+
+    /// Whether a decision gave something to hold of which nothing is held now: telling it again would be a lie. What only the
+    /// owner can know of counts as held where the owner says so.
+    fn holds_no_more(&self, scene: &Scene, entry: usize, check: &Check, answer: &Answer, now: u64) -> bool {
+        let Entry { reign, fate: Fate::Stands, verdict: Some(verdict), .. } = &self.entries[entry] else {
+            return false;
+        };
+        let held_once = verdict.allowed && verdict.units > 0 && is_hold(check.act);
+        let perhaps = check.legs.iter().any(|leg| self.perhaps_holds(*reign, scene.key_of(leg.key), check.id));
+        let told_again = matches!(answer, Answer::Decided(verdict) if verdict.replayed);
+        let barred = matches!(answer, Answer::NotOwner { .. } | Answer::Unknown(Unknown::Lease));
+        held_once
+            && !self.is_other_question(entry, check)
+            && self.told_now(scene, *reign, check, verdict, now).units == 0
+            && !(perhaps && told_again)
+            && !barred
     }
 
     fn is_over(&self, entry: usize) -> bool {
@@ -327,7 +359,7 @@ impl Ledger {
             return;
         }
         let (key, reign) = (scene.key_of(leg.key), self.entries[entry].reign);
-        let lease = self.lease(scene, key, None, now);
+        let lease = self.lease(scene, key, Some((self.entries[entry].id, None)), now);
         self.charges.push(Charge { debt: true, lease, ..Charge::of(entry, key, leg.cost, now) });
         if self.bounds(scene, reign, key, now).1 > 2 * scene.limit_of(key).capacity() {
             self.beyond.push((key, reign.epoch));
@@ -378,6 +410,7 @@ impl Entry {
             when,
             fate,
             verdict: None,
+            gave_way: false,
             cut: false,
             reserve: None,
             refunded: false,

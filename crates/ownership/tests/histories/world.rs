@@ -12,6 +12,7 @@ use ringfence_ownership::{Answer, Asker, Check, CheckId, CheckLeg, Epoch, Floor,
 use crate::asking::{Correction, Errand, Group};
 use crate::bug::Bug;
 use crate::chance::Chance;
+use crate::leases::is_hold;
 use crate::ledger::{Ledger, Reign, Violation};
 use crate::node::{LEASE_MS, Node, first_owner, node_of, session};
 use crate::scene::{Caller, NODES, Pages, Scene, Then};
@@ -162,10 +163,14 @@ impl<'a> World<'a> {
 
     fn begin(&mut self, caller: usize) {
         let who = &self.callers[caller];
-        // Whoever renews or releases vouches that it holds: its slots have not come back by themselves.
-        if matches!(who.then, Some(Then::Renew { .. } | Then::Release))
-            && !self.ledger.believes_to_hold(self.scene.questions[who.question].id, self.now)
-        {
+        // Whoever renews vouches that it holds. A release may be said again.
+        let id = self.scene.questions[who.question].id;
+        let may = match who.then {
+            Some(Then::Renew { .. }) => self.ledger.believes_to_hold(id, true, self.now),
+            Some(Then::Release) => self.ledger.believes_to_hold(id, false, self.now),
+            Some(Then::Refund | Then::Settle { .. }) | None => true,
+        };
+        if !may {
             return;
         }
         let errand = Errand::new(self.scene, who, &self.nodes[who.ingress], self.now, self.bug);
@@ -237,8 +242,10 @@ impl<'a> World<'a> {
         if self.nodes[node].is_dead(self.now) || self.chance.percent(self.scene.weather.lost) {
             return self.fail(place, attempt);
         }
-        // A first attempt comes once: what brings it is a stream. Later ones may come by several ways.
-        let doubled = (check.attempt > 1 || check.indexed) && self.chance.percent(self.scene.weather.doubled);
+        // What brings an attempt is a stream, so it comes once. Where it is looked up and always answered alike, it may as
+        // well come twice.
+        let alike = (check.attempt > 1 || check.indexed) && !is_hold(check.act);
+        let doubled = alike && self.chance.percent(self.scene.weather.doubled);
         for _ in 0..=u64::from(doubled) {
             let delay = self.delay();
             self.at(self.now + delay, Event::Ask { node, place, check: check.clone() });
