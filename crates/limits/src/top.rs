@@ -107,7 +107,7 @@ impl KeyText {
     fn cut_off(&mut self) {
         self.cut = true;
         let fits = |end: &usize| end + CUT.len() <= KEY_TEXT_MAX;
-        let end = self.as_str().char_indices().map(|(start, _)| start).filter(fits).last().unwrap_or(0);
+        let end = self.as_str().char_indices().map(|(start, _)| start).rfind(fits).unwrap_or(0);
         self.bytes[end..end + CUT.len()].copy_from_slice(CUT.as_bytes());
         self.len = (end + CUT.len()) as u8;
     }
