@@ -35,11 +35,7 @@ impl Ledger {
         }
         let open = self.open_reserve(reign, check.id, now).is_some();
         let entry = self.keep(reign, check, verdict, now);
-        let times = match check.act {
-            Act::UpTo { .. } => verdict.units,
-            Act::Reserve { .. } if open => 0,
-            _ => 1,
-        };
+        let times = times(check.act, verdict.units, open);
         let hold = is_hold(check.act).then_some(check.id);
         let charged = check
             .legs
@@ -56,18 +52,17 @@ impl Ledger {
         }
         let spent = self.charges.len() > charges;
         let costs = check.legs.iter().any(|leg| leg.cost * times > 0);
-        match check.act {
-            Act::Reserve { ttl, units } if verdict.allowed && costs => {
-                let until = now + ttl.as_nanos() / 1_000_000;
-                self.entries[entry].reserve = Some(Reserve { units, until, closed: false, settled: false });
-            }
-            Act::Spend | Act::UpTo { .. } | Act::Acquire { .. } if spent && check.indexed => {
-                // An id has one charge that can be refunded, the last.
-                let same = |other: &&mut Entry| other.id == check.id && other.reign == reign;
-                self.entries.iter_mut().filter(same).for_each(|other| other.refundable = false);
-                self.entries[entry].refundable = true;
-            }
-            _ => {}
+        if let Act::Reserve { ttl, units } = check.act
+            && verdict.allowed
+            && costs
+        {
+            let until = now + ttl.as_nanos() / 1_000_000;
+            self.entries[entry].reserve = Some(Reserve { units, until, closed: false, settled: false });
+        } else if matches!(check.act, Act::Spend | Act::UpTo { .. } | Act::Acquire { .. }) && spent && check.indexed {
+            // An id has one charge that can be refunded, the last.
+            let same = |other: &&mut Entry| other.id == check.id && other.reign == reign;
+            self.entries.iter_mut().filter(same).for_each(|other| other.refundable = false);
+            self.entries[entry].refundable = true;
         }
         let expected = self.told_now(scene, reign, check, verdict, now);
         let unsure = check.legs.iter().any(|leg| self.perhaps_holds(reign, scene.key_of(leg.key), check.id));
@@ -81,11 +76,11 @@ impl Ledger {
     pub fn told_now(&self, scene: &Scene, reign: Reign, check: &Check, verdict: &Verdict, now: u64) -> Verdict {
         let open = self.open_reserve(reign, check.id, now).and_then(|entry| self.entries[entry].reserve);
         let held = check.legs.iter().filter_map(|leg| self.held_until(reign, scene.key_of(leg.key), check.id, now));
-        let until = match check.act {
-            Act::Reserve { .. } => open.map(|reserve| reserve.until),
-            Act::Acquire { .. } => held.min(),
-            _ => return verdict.clone(),
-        };
+        if !is_hold(check.act) {
+            return verdict.clone();
+        }
+        let until =
+            if matches!(check.act, Act::Reserve { .. }) { open.map(|reserve| reserve.until) } else { held.min() };
         let units = until.filter(|_| verdict.allowed).map_or(0, |until| (until - now) * 1_000_000);
         Verdict { units, ..verdict.clone() }
     }
@@ -218,24 +213,18 @@ impl Ledger {
             return Err("nothing was taken over".to_owned());
         }
         let open = self.open_reserve(reign, check.id, now).is_some();
-        let times = match check.act {
-            Act::UpTo { .. } => verdict.units.max(1),
-            Act::Reserve { .. } if open => 0,
-            _ => 1,
-        };
+        let times = times(check.act, verdict.units.max(1), open);
         for (leg, said) in legs() {
             let spends = verdict.allowed && said.allowed && check.act != Act::Peek;
             let held = is_hold(check.act) && self.holds(reign, scene.key_of(leg.key), check.id, now);
             let cost = if held { 0 } else { leg.cost * times };
             self.is_right(scene, reign, &CheckLeg { cost, ..*leg }, said, spends, now)?;
         }
-        match check.act {
-            Act::UpTo { units } if verdict.units > units || verdict.allowed != (verdict.units > 0) => {
-                Err("more than was wanted".to_owned())
-            }
-            Act::UpTo { units } if verdict.units < units => self.is_the_most(scene, reign, check, verdict.units, now),
-            _ => Ok(()),
+        let Act::UpTo { units } = check.act else { return Ok(()) };
+        if verdict.units > units || verdict.allowed != (verdict.units > 0) {
+            return Err("more than was wanted".to_owned());
         }
+        if verdict.units < units { self.is_the_most(scene, reign, check, verdict.units, now) } else { Ok(()) }
     }
 
     /// Whether what a limit says fits what stands on the key's account.
@@ -288,4 +277,21 @@ pub fn is_under_floor(scene: &Scene, reign: Reign, key: usize, now: u64) -> bool
     let limit = scene.limit_of(key);
     let unknown = !limit.is_open() || limit.counts_slots();
     reign.taken_over.is_some_and(|since| unknown && now < since + wears_off_ms(limit))
+}
+
+/// How often the cost of each leg is spent. Reserving under an id that is open spends nothing.
+fn times(act: Act, granted: u64, open: bool) -> u64 {
+    match act {
+        Act::UpTo { .. } => granted,
+        Act::Reserve { .. } if open => 0,
+        Act::Spend
+        | Act::Peek
+        | Act::Acquire { .. }
+        | Act::Reserve { .. }
+        | Act::Refund { .. }
+        | Act::Settle { .. }
+        | Act::Renew { .. }
+        | Act::Release { .. }
+        | Act::Reset => 1,
+    }
 }

@@ -231,9 +231,9 @@ impl<'a> World<'a> {
         let boot = self.clock_of(place).as_nanos() - self.now * 1_000_000;
         let group = self.group(place);
         let at = group.asking.poll_timeout().map(|at| (at.as_nanos() - boot).div_ceil(1_000_000));
-        if at.is_some() && group.wake != at {
-            group.wake = at;
-            self.at(at.expect("there is a time"), Event::Wake { place });
+        if let Some(at) = at.filter(|at| group.wake != Some(*at)) {
+            group.wake = Some(at);
+            self.at(at, Event::Wake { place });
         }
     }
 
@@ -391,10 +391,8 @@ impl<'a> World<'a> {
         let heir = (before + self.chance.between(1, NODES as u64 - 1) as usize) % NODES;
         let epoch = Epoch(reign.epoch + 1);
         let at = self.nodes[heir].clock(self.now);
-        let floor = match self.bug {
-            Bug::FloorForgotten => Floor::Fresh,
-            _ => Floor::FullAsOf { at, takeover_index: 20 },
-        };
+        let forgotten = self.bug == Bug::FloorForgotten;
+        let floor = if forgotten { Floor::Fresh } else { Floor::FullAsOf { at, takeover_index: 20 } };
         self.nodes[heir].partitions[partition].activate(epoch, session(heir), floor);
         self.reigns[partition] = (heir, Reign { partition, epoch: epoch.0, taken_over: Some(self.now) });
         let route = Route { epoch, session: Some(session(heir)) };
