@@ -30,5 +30,5 @@ mod program;
 mod refusals;
 mod serve;
 mod stopped;
-mod walkthrough;
 mod top;
+mod walkthrough;

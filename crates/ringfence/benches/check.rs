@@ -11,7 +11,7 @@ use node::config::{Advertise, Bounds, Config, Founding, Given, PeerSockets, Plac
 use node::secret::{ClusterSecret, Secrets};
 use ownership::lease::Terms;
 use ring::PartitionCount;
-use server::{Access, Proxies, Door, Settings, Sockets};
+use server::{Access, Door, Proxies, Settings, Sockets};
 use tokio::runtime::Runtime;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;

@@ -12,8 +12,8 @@ use axum::extract::{Query, Request};
 use policy::name::NAME_MAX;
 
 use crate::access::{Caller, Scope};
-use crate::front::Front;
 use crate::code::{Code, Rejection};
+use crate::front::Front;
 
 const JSON: &str = "application/json";
 

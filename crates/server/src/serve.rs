@@ -140,7 +140,8 @@ async fn report_health(node: &Node, health: &HealthReporter) -> Infallible {
 }
 
 fn api_router(front: Front) -> (Router, HealthReporter) {
-    let calls = Call::ALL.into_iter().fold(Router::new(), |router, call| router.route(&call.path(), check::route(call)));
+    let calls =
+        Call::ALL.into_iter().fold(Router::new(), |router, call| router.route(&call.path(), check::route(call)));
     let json = calls
         .route("/v1/check/batch", post(check::batch))
         .route("/v1/forward-auth", get(forward_auth))
