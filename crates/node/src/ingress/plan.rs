@@ -271,11 +271,7 @@ impl Unasked {
 /// one.
 const fn weighed_by(wanted: Wanted, cost: u64) -> u64 {
     match wanted {
-        Wanted::Spend
-        | Wanted::Peek
-        | Wanted::Acquire { .. }
-        | Wanted::Reserve { .. }
-        | Wanted::Renew { .. } => cost,
+        Wanted::Spend | Wanted::Peek | Wanted::Acquire { .. } | Wanted::Reserve { .. } | Wanted::Renew { .. } => cost,
         Wanted::UpTo | Wanted::Settle { .. } => 1,
         Wanted::Refund | Wanted::Release | Wanted::Reset => 0,
     }
