@@ -107,7 +107,7 @@ fn forward_auth(bytes: &[u8]) -> bool {
     let field = |line: &[u8]| {
         let colon = line.iter().position(|byte| *byte == b':')?;
         let (name, value) = line.split_at(colon);
-        Some((HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(&value[1..]).ok()?))
+        Some((HeaderName::from_bytes(name).ok()?, HeaderValue::from_bytes(value[1..].trim_ascii()).ok()?))
     };
     let mut headers = HeaderMap::new();
     lines.filter_map(field).take(HEADERS_MAX).for_each(|(name, value)| {
