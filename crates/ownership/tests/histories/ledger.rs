@@ -144,7 +144,9 @@ impl Ledger {
                     self.entries[entry].gave_way = true;
                     known = None;
                 }
-                Answer::NotOwner { .. } | Answer::Unknown(_) | Answer::IdReused | Answer::Decided(_) => {}
+                Answer::NotOwner { .. } | Answer::Unknown(_) | Answer::IdReused | Answer::Decided(_) => {
+                    return Err(format!("{answer:?} to {check:?}, of which nothing is held any more"));
+                }
             }
         }
         let other = known.filter(|entry| self.is_other_question(*entry, check));
