@@ -3,7 +3,7 @@
 
 use limits::{AMOUNT_MAX, Fingerprint, LegDecision, LimitId, Span, Variant, Wait};
 use ownership::{Act, Answer, Asker, Check, CheckId, CheckLeg, Epoch, MAX_LEGS, SessionId, Unknown, Verdict};
-use ring::{NodeId, PartitionId};
+use ring::{NodeId, PartitionCount, PartitionId};
 use smallvec::SmallVec;
 
 use crate::peer as proto;
@@ -242,8 +242,8 @@ fn units_from_proto(units: u64) -> Result<u64, MalformedForward> {
 }
 
 fn partition_from_proto(partition: u32) -> Result<PartitionId, MalformedForward> {
-    let number = u16::try_from(partition).map_err(|_| MalformedForward::OutOfRange("partition"))?;
-    Ok(PartitionId(number))
+    let number = u16::try_from(partition).ok().filter(|number| *number < PartitionCount::MAX.get());
+    number.map(PartitionId).ok_or(MalformedForward::OutOfRange("partition"))
 }
 
 fn leg_to_proto(leg: &CheckLeg) -> proto::ForwardLeg {
@@ -258,6 +258,9 @@ fn leg_to_proto(leg: &CheckLeg) -> proto::ForwardLeg {
 }
 
 fn legs_from_proto(legs: &[proto::ForwardLeg]) -> Result<SmallVec<[CheckLeg; 2]>, MalformedForward> {
+    if legs.is_empty() {
+        return Err(MalformedForward::Missing("legs"));
+    }
     if legs.len() > MAX_LEGS {
         return Err(MalformedForward::OutOfRange("legs"));
     }
@@ -438,15 +441,27 @@ mod tests {
     #[test]
     fn what_no_honest_peer_sends_is_refused_by_field() {
         let (id, asker) = (CheckId(1), Asker(1));
-        let check =
-            Check { id, asker, attempt: 1, indexed: false, question: 0, act: Act::Spend, legs: SmallVec::new() };
+        let check = Check {
+            id,
+            asker,
+            attempt: 1,
+            indexed: false,
+            question: 0,
+            act: Act::Spend,
+            legs: SmallVec::from_iter([leg(1)]),
+        };
         let broken = |change: fn(&mut proto::ForwardCheck)| {
             let mut item = forwarded_to_proto(&Forwarded::Check(PartitionId(1), check.clone()));
             let Some(proto::forward_item::Item::Check(inner)) = &mut item.item else { unreachable!() };
             change(inner);
             forwarded_from_proto(item)
         };
-        assert_eq!(broken(|check| check.partition = 70_000), Err(MalformedForward::OutOfRange("partition")));
+        for partition in [4_096, 70_000] {
+            let refused = forwarded_from_proto(proto::ForwardItem {
+                item: Some(proto::forward_item::Item::Cancel(proto::ForwardCancel { partition, ..Default::default() })),
+            });
+            assert_eq!(refused, Err(MalformedForward::OutOfRange("partition")));
+        }
         assert_eq!(
             broken(|check| check.act = act_to_proto(Act::UpTo { units: AMOUNT_MAX + 1 })),
             Err(MalformedForward::OutOfRange("units"))
@@ -455,6 +470,7 @@ mod tests {
             broken(|check| check.act = Some(proto::ForwardAct { act: None })),
             Err(MalformedForward::Missing("act"))
         );
+        assert_eq!(broken(|check| check.legs.clear()), Err(MalformedForward::Missing("legs")));
         assert_eq!(broken(|check| check.id = None), Err(MalformedForward::Missing("id")));
         assert_eq!(broken(|check| check.attempt = 256), Err(MalformedForward::OutOfRange("attempt")));
         assert_eq!(
