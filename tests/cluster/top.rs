@@ -136,11 +136,10 @@ fn a_limit_that_a_new_revision_drops_is_told_no_more_and_the_others_go_on() {
     let applied = http::put_policy(dev.admin(1), "default", "1", &without);
     assert_eq!(applied.status, 200, "{}", applied.body);
     assert_eq!(check(dev.api(1), json!({ "client": "alice", "org": "acme" }), 3), 200);
-    let told = until("the new revision's numbers at every node", || {
+    until("the new revision's numbers at every node", || {
         let told = top(dev.admin(1), "");
         (keys(&told) == [("clients", "client=alice", 5, 0)]).then_some(()).ok_or(told)
     });
-    let () = told;
     let gone = http::get(dev.admin(1), "/v1/keys/top?limit=watched");
     assert_eq!((gone.status, &gone.body["code"]), (404, &json!("unknown-limit")), "{}", gone.body);
 }

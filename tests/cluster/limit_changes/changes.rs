@@ -135,16 +135,18 @@ impl Change {
     }
 
     fn body(&self, changed: bool) -> String {
-        let algorithm = match self.kind {
-            Kind::To(algorithm) if changed => algorithm,
-            _ => self.algorithm,
-        };
+        let algorithm = if let (Kind::To(algorithm), true) = (self.kind, changed) { algorithm } else { self.algorithm };
         let period = if self.kind == Kind::Shorter && changed { SHORTER } else { LONG };
         let (before, after) = self.amounts();
         let numbers = match self.kind {
             Kind::PlanRaised | Kind::PlanLeft => algorithm.by_plan().to_owned(),
             Kind::Raised | Kind::Cut => algorithm.numbers(if changed { after } else { before }, period),
-            _ => algorithm.numbers(before, period),
+            Kind::To(_)
+            | Kind::Shorter
+            | Kind::OpenToClosed
+            | Kind::ClosedToOpen
+            | Kind::Renamed
+            | Kind::Overridden => algorithm.numbers(before, period),
         };
         let fail = match (self.kind, changed) {
             (Kind::OpenToClosed, false) | (Kind::ClosedToOpen, true) => "open",
@@ -165,7 +167,14 @@ impl Change {
             Kind::PlanRaised => AMOUNT,
             Kind::PlanLeft if plan == "pro" => MORE,
             Kind::PlanLeft => AMOUNT,
-            _ => return None,
+            Kind::To(_)
+            | Kind::Raised
+            | Kind::Cut
+            | Kind::Shorter
+            | Kind::OpenToClosed
+            | Kind::ClosedToOpen
+            | Kind::Renamed
+            | Kind::Overridden => return None,
         };
         let numbers = self.algorithm.numbers(amount, LONG);
         numbers.split_once(": ").map(|(_, row)| row.to_owned())

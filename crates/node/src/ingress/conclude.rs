@@ -175,7 +175,7 @@ impl Ingress {
 pub(super) fn decision_of(asks: &Asks, legs: SmallVec<[LegAnswer; 2]>) -> Decision {
     let revisions = asks.groups.iter().filter_map(|group| group.settled.as_ref()).map(|settled| settled.revision);
     Decision {
-        id: asks.id(),
+        id: asks.told_id(),
         wanted: asks.wanted,
         allowed: false,
         units: 0,

@@ -126,7 +126,7 @@ impl Asks {
     }
 
     /// The id that the caller knows it by.
-    pub(crate) const fn id(&self) -> CheckId {
+    pub(crate) const fn told_id(&self) -> CheckId {
         self.name.told
     }
 
