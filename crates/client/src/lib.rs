@@ -44,6 +44,8 @@
 //! # type Answers = std::pin::Pin<Box<
 //! #     dyn tokio_stream::Stream<Item = Result<proto::CheckBatchResponse, tonic::Status>> + Send
 //! # >>;
+//! # type Asked<T> = tonic::Request<T>;
+//! # type Said<T> = Result<tonic::Response<T>, tonic::Status>;
 //! # #[tonic::async_trait]
 //! # impl server::RateLimiter for Node {
 //! #     type CheckStreamStream = Answers;
@@ -55,16 +57,17 @@
 //! #             Ok(proto::CheckBatchResponse { number, results: checks.into_iter().map(decide).collect() })
 //! #         }))))
 //! #     }
-//! #     async fn check(
-//! #         &self, _: tonic::Request<proto::CheckRequest>,
-//! #     ) -> Result<tonic::Response<proto::Decision>, tonic::Status> {
-//! #         unimplemented!("the client asks on streams")
-//! #     }
-//! #     async fn check_batch(
-//! #         &self, _: tonic::Request<proto::CheckBatchRequest>,
-//! #     ) -> Result<tonic::Response<proto::CheckBatchResponse>, tonic::Status> {
-//! #         unimplemented!("the client asks on streams")
-//! #     }
+//! #     // The client asks on streams.
+//! #     async fn check(&self, _: Asked<proto::CheckRequest>) -> Said<proto::Decision> { unimplemented!() }
+//! #     async fn check_batch(&self, _: Asked<proto::CheckBatchRequest>) -> Said<proto::CheckBatchResponse> { unimplemented!() }
+//! #     async fn peek(&self, _: Asked<proto::PeekRequest>) -> Said<proto::Decision> { unimplemented!() }
+//! #     async fn reserve(&self, _: Asked<proto::ReserveRequest>) -> Said<proto::Decision> { unimplemented!() }
+//! #     async fn settle(&self, _: Asked<proto::SettleRequest>) -> Said<proto::SettleResponse> { unimplemented!() }
+//! #     async fn acquire(&self, _: Asked<proto::AcquireRequest>) -> Said<proto::Decision> { unimplemented!() }
+//! #     async fn renew(&self, _: Asked<proto::RenewRequest>) -> Said<proto::RenewResponse> { unimplemented!() }
+//! #     async fn release(&self, _: Asked<proto::ReleaseRequest>) -> Said<proto::ReleaseResponse> { unimplemented!() }
+//! #     async fn refund(&self, _: Asked<proto::RefundRequest>) -> Said<proto::RefundResponse> { unimplemented!() }
+//! #     async fn reset(&self, _: Asked<proto::ResetRequest>) -> Said<proto::ResetResponse> { unimplemented!() }
 //! # }
 //! # #[tokio::main]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {

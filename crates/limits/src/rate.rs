@@ -162,8 +162,8 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// The most a key can spend at one instant from full: burst, or the window's amount, or all slots; zero for an amount of zero,
-    /// whatever the burst. `None` when unlimited.
+    /// The most a key can spend at one instant from full: burst, or the window's amount, or all slots; zero for an amount
+    /// of zero, whatever the burst. `None` when unlimited.
     pub const fn capacity(&self) -> Option<u64> {
         match (self.rate, self.algorithm) {
             (None, _) => None,

@@ -73,8 +73,8 @@ struct Open {
 
 impl Table {
     /// Decides one check, as [`Table::decide`] does, and if it is allowed remembers its charges until they are settled.
-    /// Its concurrency limits are acquired for the same time, as far as they let anybody hold. Reserving under an id that is open charges nothing and
-    /// tells what stands.
+    /// Its concurrency limits are acquired for the same time, as far as they let anybody hold. Reserving under an id that
+    /// is open charges nothing and tells what stands.
     ///
     /// # Errors
     ///

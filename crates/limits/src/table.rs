@@ -149,8 +149,8 @@ impl Table {
     }
 
     /// Charges a debt: what was admitted elsewhere while nobody could ask. May go above the capacity, up to twice; what
-    /// is beyond is dropped. Slots are taken in the name of `hold`, if there is one. Answers whether it was booked: not if the limit counts nothing, the domain has no room for
-    /// the key, or an aligned window has no cluster time.
+    /// is beyond is dropped. Slots are taken in the name of `hold`, if there is one. Answers whether it was booked: not if
+    /// the limit counts nothing, the domain has no room for the key, or an aligned window has no cluster time.
     pub fn force(&mut self, leg: &Leg, hold: Option<&Hold>, shapes: &Shapes, budgets: &Budgets, now: Now) -> bool {
         let rules = Rules { shapes, budgets, now: self.advance(now), hold };
         let Terms::Counted(counted) = shapes.terms(leg.shape) else { return false };
