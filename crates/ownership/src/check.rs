@@ -125,6 +125,21 @@ impl Act {
             Act::Refund { .. } | Act::Settle { .. } | Act::Renew { .. } | Act::Release { .. } | Act::Reset => false,
         }
     }
+
+    /// Whether it holds something open under the check's id: slots, or a reserve.
+    pub const fn holds(&self) -> bool {
+        match self {
+            Act::Acquire { .. } | Act::Reserve { .. } => true,
+            Act::Spend
+            | Act::Peek
+            | Act::UpTo { .. }
+            | Act::Refund { .. }
+            | Act::Settle { .. }
+            | Act::Renew { .. }
+            | Act::Release { .. }
+            | Act::Reset => false,
+        }
+    }
 }
 
 impl Check {

@@ -101,52 +101,24 @@ impl Partition {
     /// How long what this check holds still lasts.
     fn lasts(&self, check: &Check, now: Now) -> Option<Span> {
         let id = HoldId::from(check.id.0);
-        match check.act {
-            Act::Reserve { .. } => self.table.reserved_for(id, now),
-            Act::Acquire { .. } => check.legs.iter().filter_map(|leg| self.table.held_for(&leg.key, id, now)).min(),
-            Act::Spend
-            | Act::Peek
-            | Act::UpTo { .. }
-            | Act::Refund { .. }
-            | Act::Settle { .. }
-            | Act::Renew { .. }
-            | Act::Release { .. }
-            | Act::Reset => None,
+        if matches!(check.act, Act::Reserve { .. }) {
+            return self.table.reserved_for(id, now);
         }
+        check.legs.iter().filter_map(|leg| self.table.held_for(&leg.key, id, now)).min()
     }
 
     /// Whether what a recorded answer said is held has ended since: it was released or settled, or its time is over.
     pub(super) fn is_over(&self, check: &Check, told: &Verdict, now: Now) -> bool {
-        let held = match check.act {
-            Act::Reserve { .. } | Act::Acquire { .. } => told.allowed && told.units > 0,
-            Act::Spend
-            | Act::Peek
-            | Act::UpTo { .. }
-            | Act::Refund { .. }
-            | Act::Settle { .. }
-            | Act::Renew { .. }
-            | Act::Release { .. }
-            | Act::Reset => false,
-        };
-        held && self.lasts(check, now).is_none()
+        check.act.holds() && told.allowed && told.units > 0 && self.lasts(check, now).is_none()
     }
 
     /// A recorded answer, as it is to be told now: what is held lasts less long than it did then.
     pub(super) fn told_again(&self, check: &Check, verdict: Verdict, now: Now) -> Verdict {
-        match check.act {
-            Act::Reserve { .. } | Act::Acquire { .. } => {
-                let Done { allowed, units } = Done::held(verdict.allowed, self.lasts(check, now));
-                Verdict { allowed, units, ..verdict }
-            }
-            Act::Spend
-            | Act::Peek
-            | Act::UpTo { .. }
-            | Act::Refund { .. }
-            | Act::Settle { .. }
-            | Act::Renew { .. }
-            | Act::Release { .. }
-            | Act::Reset => verdict,
+        if !check.act.holds() {
+            return verdict;
         }
+        let Done { allowed, units } = Done::held(verdict.allowed, self.lasts(check, now));
+        Verdict { allowed, units, ..verdict }
     }
 
     /// How the keys stand.
