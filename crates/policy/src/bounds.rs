@@ -69,6 +69,9 @@ pub const IP_PREFIXES_MAX: usize = 4;
 /// The longest reason of an override, in bytes.
 pub const REASON_MAX: usize = 1_024;
 
+/// The longest rate literal that comes with a check, in bytes.
+pub const INLINE_RATE_MAX: usize = 64;
+
 /// The most limits of a domain that may come with checks.
 pub const INLINE_LIMITS_MAX: u32 = 1_024;
 

@@ -6,7 +6,7 @@ use std::fmt;
 use limits::{Algorithm, FailMode, Rate};
 
 use crate::address::IpPrefixes;
-use crate::bounds::KEY_PARTS_MAX;
+use crate::bounds::{INLINE_RATE_MAX, KEY_PARTS_MAX};
 use crate::digest;
 use crate::document::Numbers;
 use crate::name::{ATTRIBUTE_SHAPE, NAME_SHAPE, is_attribute_name, is_name};
@@ -72,6 +72,9 @@ pub enum InlineRefusal {
     /// With it, the domain's limits would count by too many attributes.
     #[error("the limits of a domain can count by no more attributes")]
     TooManyAttributes,
+    /// Longer than any rate that can be meant.
+    #[error("a rate that comes with a check has at most {INLINE_RATE_MAX} bytes")]
+    RateTooLong,
     /// More in the long run than the domain allows.
     #[error("the rate is above the {most} that the domain allows")]
     RateTooHigh {
@@ -135,6 +138,13 @@ impl Inline {
     ///
     /// [`InlineRefusal`].
     pub fn numbers(&self, literal: &str) -> Result<Numbers, InlineRefusal> {
+        if literal.len() > INLINE_RATE_MAX {
+            return Err(InlineRefusal::RateTooLong);
+        }
+        // Refused unread: to look for the zone that a misspelt one meant takes longer than everything else here.
+        if literal.contains("calendar") {
+            return Err(InlineRefusal::NotOfFixedLength);
+        }
         let RateText::Limited { rate, burst } =
             RateText::parse(literal).map_err(|error| InlineRefusal::Unreadable { error })?
         else {
@@ -248,6 +258,14 @@ mod tests {
         }
         let refusal = inline(None).numbers("10/m").unwrap_err().to_string();
         assert!(refusal.starts_with("`m` could be a minute or a month; expected `min`"), "{refusal}");
+    }
+
+    #[test]
+    fn what_no_rate_can_look_like_is_refused_unread() {
+        let padded = |len: usize| format!("{:>len$}", "10/s");
+        assert_eq!(inline(None).numbers(&padded(64)), bucket(10, 1, 10));
+        assert_eq!(inline(None).numbers(&padded(65)), Err(InlineRefusal::RateTooLong));
+        assert_eq!(inline(None).numbers("1/day calendar Europe/Berln"), Err(InlineRefusal::NotOfFixedLength));
     }
 
     #[test]
