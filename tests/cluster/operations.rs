@@ -19,7 +19,7 @@ limits:
   user: { rate: 1/d burst 20, key: [client], fail: closed }
   org: { rate: 1/d burst 50, key: [org], fail: closed }
   pace: { rate: 20/s burst 1, key: [client], fail: closed }
-  jobs: { algorithm: concurrency, slots: 2, ttl: 1s, max_hold: 1h, key: [client], fail: closed }
+  jobs: { algorithm: concurrency, slots: 2, ttl: 10min, max_hold: 1h, key: [client], fail: closed }
 rules:
   - { name: pace, match: { kind: pace }, limits: [pace] }
   - { name: jobs, match: { kind: job }, limits: [jobs] }
@@ -438,9 +438,9 @@ fn nobody_answers_for_a_dead_owner_what_only_it_can_know() {
         let decides = ["reserve", "acquire"].contains(&call);
         let Ran { exit, out, err } = run(dev.api(1), &arguments(call, &about(&client, more.clone())));
         assert_eq!((exit, out.is_empty()), (if decides { 3 } else { 1 }, !decides), "{call}: {out}{err}");
-        if let Ok(answer) = Door::Grpc.ask(dev.api(1), call, &about(&client, more)) {
-            assert_eq!(answer["reason"], "unavailable", "{call}: {answer}");
-        }
+        let answer = Door::Grpc.ask(dev.api(1), call, &about(&client, more));
+        let answer = answer.unwrap_or_else(|word| panic!("{call}: {word}"));
+        assert_eq!(answer["reason"], "unavailable", "{call}: {answer}");
     }
     let peek = ask("peek", json!({ "limit": "user" }));
     assert_eq!((peek.status, &peek.body["allowed"]), (200, &json!(false)), "{}", peek.body);
@@ -466,8 +466,8 @@ fn commands_say_what_they_did_in_words() {
         ("reserve client=words org=o --cost 6 --ttl 2min --id r", 0, "expires in 120000 ms\n"),
         ("settle client=words org=o --id r --cost 4", 0, "settled: 2 came back\n"),
         ("reset client=words org=o --limit user", 0, "reset: 1 limit had anything to forget\n"),
-        ("acquire client=words kind=job --id j", 0, "expires in 1000 ms\n"),
-        ("renew client=words kind=job --id j --ttl 10min", 0, "renewed: expires in 600000 ms\n"),
+        ("acquire client=words kind=job --id j", 0, "expires in 600000 ms\n"),
+        ("renew client=words kind=job --id j --ttl 20min", 0, "renewed: expires in 1200000 ms\n"),
         ("release client=words kind=job --id j", 0, "released\n"),
         ("release client=words kind=job --id k", 1, "nothing is held under k\n"),
     ];

@@ -111,7 +111,9 @@ impl Drop for Shell {
 fn every_line_of_the_walk_through_prints_what_the_page_says() {
     let dev = Dev::start_with_policy(POLICY);
     let mut shell = Shell::start(&dev);
-    for Typed { line, command, expected } in commands(PAGE) {
+    let typed: Vec<Typed> = commands(PAGE).into_iter().collect();
+    assert!(typed.len() > 20, "{} commands were found on the page", typed.len());
+    for Typed { line, command, expected } in typed {
         let printed = shell.type_line(&command);
         let as_said =
             printed.len() == expected.len() && printed.iter().zip(&expected).all(|(out, said)| fits(said, out));

@@ -7,6 +7,7 @@ use crate::budget::Budgets;
 use crate::leg::{Decided, Leg, Undecided};
 use crate::shapes::Shapes;
 use crate::table::{Rules, Table};
+use crate::terms::Terms;
 use crate::time::Now;
 
 impl Table {
@@ -41,7 +42,12 @@ impl Table {
         for (index, leg) in legs.iter().enumerate() {
             let same_key = legs.iter().filter(|other| other.key == leg.key && !other.shadow);
             let each = same_key.fold(0u64, |sum, other| sum.saturating_add(other.cost));
-            if leg.shadow || each == 0 {
+            if leg.shadow {
+                continue;
+            }
+            if each == 0 {
+                // A limit of zero refuses what costs nothing too.
+                fit = if matches!(rules.shapes.terms(leg.shape), Terms::Zero) { 0 } else { fit };
                 continue;
             }
             let untold = |why| Undecided { leg: index, why };

@@ -4,7 +4,7 @@
 use crate::budget::Budgets;
 use crate::ends::View;
 use crate::key::Fingerprint;
-use crate::leases::{Released, Renewed};
+use crate::leases::{Lease, Released, Renewed};
 use crate::leg::{Decided, Leg, Undecided, WhyUndecided};
 use crate::lens::Lens;
 use crate::rate::Basis;
@@ -57,7 +57,7 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Undecided`], as in [`Table::decide`].
+    /// [`Undecided`], as in [`Table::decide`]; [`WhyUndecided::IdTaken`] if the hold has fewer slots than are asked for.
     pub fn acquire(
         &mut self,
         legs: &[Leg],
@@ -68,7 +68,20 @@ impl Table {
         out: &mut Decided,
     ) -> Result<bool, Undecided> {
         let rules = Rules { shapes, budgets, now: self.advance(now), hold: Some(hold) };
+        out.clear();
+        self.check_leases(legs, rules)?;
         self.decide_by(legs, rules, out)
+    }
+
+    /// That a lease of this hold covers what is asked for again: taking slots once is not taking more of them later.
+    pub(crate) fn check_leases(&self, legs: &[Leg], rules: Rules<'_>) -> Result<(), Undecided> {
+        let Some(hold) = rules.hold else { return Ok(()) };
+        let falls_short =
+            |leg: &Leg| self.lease(&leg.key, hold.id, rules.now).is_some_and(|lease| lease.slots < leg.cost);
+        match legs.iter().position(falls_short) {
+            Some(leg) => Err(Undecided { leg, why: WhyUndecided::IdTaken }),
+            None => Ok(()),
+        }
     }
 
     /// Prolongs the hold's lease under one limit, until `ttl` from now and never beyond what the limit allows. An id that
@@ -129,8 +142,13 @@ impl Table {
 
     /// How long the lease of `id` on one key still lasts unless it is renewed; `None` when it has none.
     pub fn held_for(&self, key: &Fingerprint, id: HoldId, now: Now) -> Option<Span> {
-        let now = self.clamp(now).moment;
+        let now = self.clamp(now);
+        self.lease(key, id, now).map(|lease| lease.end.since(now.moment))
+    }
+
+    /// The live lease of `id` on one key.
+    fn lease(&self, key: &Fingerprint, id: HoldId, now: Now) -> Option<&Lease> {
         let View::Leases(leases) = self.store.find(key)?.state.view(Basis::Hi) else { return None };
-        leases.live(now).iter().find(|lease| lease.id == id).map(|lease| lease.end.since(now))
+        leases.live(now.moment).iter().find(|lease| lease.id == id)
     }
 }

@@ -32,6 +32,13 @@ pub struct Decided {
     pub charges: SmallVec<[Charge; 2]>,
 }
 
+impl Decided {
+    pub(crate) fn clear(&mut self) {
+        self.legs.clear();
+        self.charges.clear();
+    }
+}
+
 /// The check could not be decided. Nothing was charged; the limit's failure mode answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("leg {leg} cannot be decided: {why}")]
@@ -51,6 +58,10 @@ pub enum WhyUndecided {
     /// The limit's windows go by cluster time, and this node has not heard of it yet. Passes by itself.
     #[error("cluster time is not known yet")]
     NoClusterTime,
+    /// What is open under the hold's id is for less than is asked for, or for another key: another question under a known
+    /// id. The caller's doing.
+    #[error("something else is held under this id")]
+    IdTaken,
     /// The limit goes by a calendar that this node does not know. The operator's to mend.
     #[error("its calendar is not known here")]
     NoCalendar,

@@ -17,6 +17,7 @@ use crate::leg::{Decided, Leg, Undecided, WhyUndecided};
 use crate::rate::DomainId;
 use crate::shapes::Shapes;
 use crate::table::{Rules, Table};
+use crate::terms::Terms;
 use crate::time::{Moment, Now, Span};
 
 /// The longest that a reserve stays open: a day. A longer time is cut to it.
@@ -78,7 +79,8 @@ impl Table {
     ///
     /// # Errors
     ///
-    /// [`Undecided`], as in [`Table::decide`]; [`WhyUndecided::TableFull`] also where the reserve itself finds no room.
+    /// [`Undecided`], as in [`Table::decide`]; [`WhyUndecided::TableFull`] also where the reserve itself finds no room;
+    /// [`WhyUndecided::IdTaken`] if what is open under the id is for other units, or does not charge these keys as much.
     pub fn reserve(
         &mut self,
         legs: &[Leg],
@@ -91,7 +93,10 @@ impl Table {
         let hold = Hold { id: reserve.id, ttl: Some(reserve.ttl.min(RESERVE_TTL_MAX)) };
         let rules = Rules { shapes, budgets, now: self.advance(now), hold: Some(&hold) };
         self.forget_reserves(rules, FORGOTTEN_PER_CALL);
-        if self.reserves.as_ref().is_some_and(|reserves| reserves.find(hold.id, rules.now.moment).is_some()) {
+        out.clear();
+        self.check_leases(legs, rules)?;
+        if let Some(open) = self.reserves.as_ref().and_then(|reserves| reserves.find(hold.id, rules.now.moment)) {
+            open.check(legs, reserve, rules)?;
             let looks: SmallVec<[Leg; 2]> = legs.iter().map(|leg| Leg { cost: 0, ..*leg }).collect();
             return self.decide_by(&looks, rules, out);
         }
@@ -181,6 +186,20 @@ impl Table {
             }
         }
         Ok(rooms)
+    }
+}
+
+impl Open {
+    /// That what is open is what is asked for again: reserving once is not reserving more later.
+    fn check(&self, legs: &[Leg], reserve: &Reserve, rules: Rules<'_>) -> Result<(), Undecided> {
+        let charged = |leg: &Leg| self.charges.iter().any(|charge| charge.key == leg.key && charge.cost >= leg.cost);
+        let counts = |leg: &Leg| matches!(rules.shapes.terms(leg.shape), Terms::Counted(_));
+        let other =
+            |leg: &Leg| self.units != reserve.units || (!leg.shadow && leg.cost > 0 && counts(leg) && !charged(leg));
+        match legs.iter().position(other) {
+            Some(leg) => Err(Undecided { leg, why: WhyUndecided::IdTaken }),
+            None => Ok(()),
+        }
     }
 }
 

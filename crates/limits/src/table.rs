@@ -89,8 +89,7 @@ impl Table {
 
     #[inline]
     pub(crate) fn decide_by(&mut self, legs: &[Leg], rules: Rules<'_>, out: &mut Decided) -> Result<bool, Undecided> {
-        out.legs.clear();
-        out.charges.clear();
+        out.clear();
         self.pay_for_sweeping(rules);
         let known = match legs {
             [leg] => self.decide_known(leg, rules, out),

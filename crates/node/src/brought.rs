@@ -45,6 +45,8 @@ pub(crate) fn places(domain: &Domain, question: &Question<'_>) -> Result<Places,
     for brought in question.brought {
         let asked = defined(domain, brought)?;
         match domain.brought(asked.name()) {
+            // Brought twice, it is one limit still.
+            Some((place, stands)) if *stands == asked && places.known.contains(&place) => {}
             Some((place, stands)) if *stands == asked => places.known.push(place),
             Some((_, stands)) => {
                 let (name, stands) = (asked.name().to_owned(), stands.to_string());
@@ -69,18 +71,25 @@ fn defined(domain: &Domain, brought: &Brought<'_>) -> Result<InlineLimit, NotPut
 }
 
 impl Node {
-    /// Has those limits defined that these questions bring along and their domains do not know. For each question: why one
-    /// of its limits cannot be, where that is known; whatever else stands in the way shows when the question is matched.
+    /// Has those limits defined that these questions bring along and their domains do not know, in half of their callers'
+    /// time at most: the other half is for asking owners. For each question: why one of its limits cannot be defined, where
+    /// that is known; whatever else stands in the way shows when the question is matched.
     pub(crate) async fn define_brought(&self, questions: &[Question<'_>]) -> Vec<Option<NotPut>> {
         join_all(questions.iter().map(|question| self.define_for(question))).await
     }
 
     async fn define_for(&self, question: &Question<'_>) -> Option<NotPut> {
+        let (started, most) = (clock::now(), question.budget.scaled(1, 2));
         for brought in question.brought {
             // A revision may become another while its limit is being defined: then once more, under that one.
             for _ in 0..2 {
-                let Some(proposal) = missing(&self.policies(), question, brought) else { break };
-                match self.define(proposal, question.budget.into()).await {
+                let proposal = match missing(&self.policies(), question, brought) {
+                    Ok(Some(proposal)) => proposal,
+                    Ok(None) => break,
+                    Err(full) => return Some(full),
+                };
+                let left = most.saturating_sub(clock::now().since(started));
+                match self.define(proposal, left.into()).await {
                     Err(NotProposed::Refused(Refusal::RevisionConflict { .. })) => {}
                     Err(NotProposed::Refused(Refusal::InlineFull { most })) => {
                         return Some(NotPut::InlineFull { most });
@@ -114,21 +123,30 @@ impl Node {
     }
 }
 
-/// What is to be proposed for a limit that its domain allows and does not know.
-fn missing(policies: &Policies, question: &Question<'_>, brought: &Brought<'_>) -> Option<InlineProposal> {
-    let domain = policies.catalogue.domain(question.domain)?;
-    let limit = defined(domain, brought).ok()?;
+/// What is to be proposed for a limit that its domain allows and does not know. A domain that is full stays so until its
+/// next revision, and the log is not asked again.
+fn missing(
+    policies: &Policies,
+    question: &Question<'_>,
+    brought: &Brought<'_>,
+) -> Result<Option<InlineProposal>, NotPut> {
+    let Some(domain) = policies.catalogue.domain(question.domain) else { return Ok(None) };
+    let (Some(inline), Ok(limit)) = (domain.inline(), defined(domain, brought)) else { return Ok(None) };
     if domain.brought(limit.name()).is_some() || domain.left_out(limit.name()).is_some() {
-        return None;
+        return Ok(None);
     }
-    Some(InlineProposal {
+    let most = inline.max_limits();
+    if domain.inline_defined() >= most as usize {
+        return Err(NotPut::InlineFull { most });
+    }
+    Ok(Some(InlineProposal {
         domain: question.domain.to_owned(),
         revision: domain.revision(),
         name: limit.name().to_owned(),
         digest: limit.digest(),
         definition: limit.to_string().into(),
-        most: domain.inline()?.max_limits(),
-    })
+        most,
+    }))
 }
 
 fn is_known(policies: &Policies, domain: &str, name: &str) -> bool {

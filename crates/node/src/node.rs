@@ -228,9 +228,13 @@ impl Node {
         if questions.iter().all(|question| question.brought.is_empty()) {
             return self.ingress.check(questions).await;
         }
+        let started = crate::clock::now();
         let refused = self.define_brought(questions).await;
-        let put: Vec<_> =
-            questions.iter().zip(&refused).filter(|(_, why)| why.is_none()).map(|(put, _)| put.clone()).collect();
+        let spent = crate::clock::now().since(started);
+        let put = questions.iter().zip(&refused).filter(|(_, why)| why.is_none());
+        let left = |asked: Span| asked.saturating_sub(spent);
+        let put = put.map(|(question, _)| Question { budget: left(question.budget), ..question.clone() });
+        let put: Vec<_> = put.collect();
         let Checked { policies, decisions } = self.ingress.check(&put).await;
         let mut decided = decisions.into_iter();
         let decisions = refused.into_iter().filter_map(|why| match why {

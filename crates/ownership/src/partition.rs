@@ -301,7 +301,7 @@ impl Partition {
         debug_assert!(self.is_active() && self.epoch == self.reign, "S1: who decides is appointed at this epoch");
         debug_assert!(now.moment >= self.floor.since(), "S3: reigns are disjoint");
         if check.is_peek() {
-            return self.carry_out(check, book, now, scratch).map_or_else(Answer::Unknown, Answer::Decided);
+            return self.carry_out(check, book, now, scratch).map_or_else(Answer::from, Answer::Decided);
         }
         match self.records.recall(check, now.moment) {
             Recall::Unasked => self.act_and_keep(check, book, now, scratch),
@@ -330,7 +330,7 @@ impl Partition {
                 }
                 Answer::Decided(verdict)
             }
-            Err(unknown) => Answer::Unknown(unknown),
+            Err(why) => why.into(),
         }
     }
 

@@ -85,6 +85,34 @@ enum Kind {
     Free,
 }
 
+/// In which way a record's charges can be taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Way {
+    /// All of them.
+    Whole,
+    /// All, or, once, so many units' worth of each.
+    UpTo,
+    /// They are a reserve's to give back.
+    Reserve,
+}
+
+impl Way {
+    const fn of(act: &Act) -> Way {
+        match act {
+            Act::UpTo { .. } => Way::UpTo,
+            Act::Reserve { .. } => Way::Reserve,
+            Act::Spend
+            | Act::Peek
+            | Act::Acquire { .. }
+            | Act::Refund { .. }
+            | Act::Settle { .. }
+            | Act::Renew { .. }
+            | Act::Release { .. }
+            | Act::Reset => Way::Whole,
+        }
+    }
+}
+
 /// The fixed part of a record.
 #[derive(Clone, Copy, Debug)]
 struct Head {
@@ -102,8 +130,7 @@ struct Head {
     recovering: bool,
     /// Whether somebody else asked the same and was told the same.
     shared: bool,
-    /// Whether what it charged is a reserve's to give back.
-    reserve: bool,
+    way: Way,
     /// Whether a part of what it charged has been taken back.
     cut: bool,
     /// Whether another record of its id took its place.
@@ -190,7 +217,7 @@ impl Records {
             allowed: verdict.allowed,
             recovering: verdict.recovering,
             shared: false,
-            reserve: matches!(check.act, Act::Reserve { .. }),
+            way: Way::of(&check.act),
             cut: false,
             gone: false,
             fate: Fate::Stands,
@@ -245,7 +272,7 @@ impl Records {
     pub(crate) fn cut(&mut self, id: CheckId, units: u64, now: Moment) -> Option<(Slot, u64)> {
         let slot = self.find(id, now)?;
         let head = self.journal_mut(slot.kind).head_mut(slot.position);
-        if head.fate != Fate::Stands || head.cut || head.charges == 0 || head.units <= units {
+        if head.fate != Fate::Stands || head.cut || head.charges == 0 || head.way != Way::UpTo || head.units <= units {
             return None;
         }
         head.cut = true;
@@ -254,7 +281,7 @@ impl Records {
 
     /// Whether what this record charged is a reserve's to give back.
     pub(crate) fn is_reserve(&self, slot: Slot) -> bool {
-        self.journal(slot.kind).head(slot.position).reserve
+        self.journal(slot.kind).head(slot.position).way == Way::Reserve
     }
 
     /// Whether all that this record charged can still be taken back: a part of it has not been.
@@ -479,7 +506,7 @@ impl Head {
             allowed: false,
             recovering: false,
             shared: false,
-            reserve: false,
+            way: Way::Whole,
             cut: false,
             gone: false,
             fate,

@@ -369,6 +369,11 @@ impl Domain {
         self.brought.iter().find(|(_, limit)| limit.name() == name).map(|(place, limit)| (*place, limit))
     }
 
+    /// How many limits checks brought along, those that do not fit among them.
+    pub fn inline_defined(&self) -> usize {
+        self.brought.len() + self.left_out.len()
+    }
+
     /// Why a limit that checks brought along is not among the domain's, if it was defined and does not fit.
     pub fn left_out(&self, name: &str) -> Option<&InlineRefusal> {
         self.left_out.iter().find(|(other, _)| other == name).map(|(_, why)| why)

@@ -90,4 +90,5 @@ fn what_does_not_fit_is_left_out_and_it_is_known_why() {
     assert!(domain.brought("x7").is_some() && domain.left_out("x7").is_none());
     assert_eq!(domain.left_out("x8"), Some(&InlineRefusal::TooManyAttributes));
     assert!(domain.brought("x8").is_none());
+    assert_eq!(domain.inline_defined(), 11, "what does not fit was defined all the same");
 }

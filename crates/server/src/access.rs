@@ -11,6 +11,7 @@ use http::header::AUTHORIZATION;
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
+use crate::asked::shown;
 use crate::code::{Code, Rejection};
 use crate::door::Peer;
 
@@ -312,8 +313,7 @@ impl<'a> Caller<'a> {
         match self.counted {
             Some(counted) if !counted.token.domains.contain(domain) => {
                 counted.forbidden.fetch_add(1, Ordering::Relaxed);
-                let shown: String = domain.chars().take(policy::name::NAME_MAX).collect();
-                let detail = format!("token {} is not good for domain `{shown}`", counted.token.name);
+                let detail = format!("token {} is not good for domain `{}`", counted.token.name, shown(domain));
                 Err(Rejection::of_field(Code::Forbidden, field, detail))
             }
             Some(_) | None => Ok(()),

@@ -9,9 +9,9 @@ pub mod top;
 use std::collections::HashMap;
 
 use axum::extract::{Query, Request};
-use policy::name::NAME_MAX;
 
 use crate::access::{Caller, Scope};
+use crate::asked::shown;
 use crate::code::{Code, Rejection};
 use crate::front::Front;
 
@@ -43,6 +43,5 @@ fn query_of(request: &Request, known: &[&str]) -> Result<HashMap<String, String>
 }
 
 fn unknown_domain(domain: &str) -> Rejection {
-    let shown: String = domain.chars().take(NAME_MAX).collect();
-    Rejection::of_field(Code::UnknownDomain, "domain", format!("no policy for domain `{shown}`"))
+    Rejection::of_field(Code::UnknownDomain, "domain", format!("no policy for domain `{}`", shown(domain)))
 }

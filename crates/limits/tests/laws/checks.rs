@@ -2,7 +2,7 @@
 
 use limits::{
     Absent, Budgets, Decided, Fingerprint, Hold, HoldId, Leg, LegDecision, LimitId, Moment, Now, Shape, Shapes, Span,
-    Table, Usage, Wait,
+    Table, Usage, Wait, WhyUndecided,
 };
 use proptest::prelude::*;
 use std::cell::Cell;
@@ -39,7 +39,13 @@ impl Several {
     fn ask_as(&mut self, legs: &[Leg], hold: Option<u64>, now: Now) -> bool {
         let Some(hold) = hold else { return self.ask(legs, now) };
         let hold = Hold { id: HoldId([7, hold]), ttl: None };
-        self.table.acquire(legs, &hold, &self.shapes, &self.budgets, now, &mut self.out).unwrap()
+        match self.table.acquire(legs, &hold, &self.shapes, &self.budgets, now, &mut self.out) {
+            Ok(allowed) => allowed,
+            Err(undecided) => {
+                assert_eq!(undecided.why, WhyUndecided::IdTaken);
+                false
+            }
+        }
     }
 
     fn usage(&self, now: Now) -> Vec<Usage> {

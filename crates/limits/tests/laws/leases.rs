@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 
 use limits::{
     Absent, Basis, Decided, HeldLease, Hold, HoldId, InsertError, LegDecision, Now, Released, Renewed, Shape, Span,
-    Usage, Used, Wait,
+    Undecided, Usage, Used, Wait, WhyUndecided,
 };
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseError;
@@ -18,7 +18,11 @@ impl Single {
     fn acquire(&mut self, id: u128, cost: u64, ttl: Option<u64>, now: Now) -> LegDecision {
         let hold = Hold { id: HoldId::from(id), ttl: ttl.map(Span::from_nanos) };
         let (leg, mut out) = (self.leg(cost), Decided::default());
-        self.table.acquire(&[leg], &hold, &self.shapes, &self.budgets, now, &mut out).unwrap();
+        let acquired = self.table.acquire(&[leg], &hold, &self.shapes, &self.budgets, now, &mut out);
+        if let Err(undecided) = acquired {
+            assert_eq!(undecided, Undecided { leg: 0, why: WhyUndecided::IdTaken });
+            return LegDecision { allowed: false, ..self.peek(0, now) };
+        }
         self.charge = out.charges.first().copied();
         out.legs[0]
     }
@@ -109,7 +113,10 @@ impl Model {
     }
 
     fn acquire(&mut self, id: u128, cost: u64, ttl: Option<u64>, now: u64) -> bool {
-        if cost == 0 || self.find(id).is_some() {
+        if let Some(lease) = self.find(id) {
+            return cost <= lease.slots;
+        }
+        if cost == 0 {
             return true;
         }
         if self.used(now) + cost > self.slots {

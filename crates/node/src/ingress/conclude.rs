@@ -36,16 +36,12 @@ impl Ingress {
         question: &Question<'_>,
         policies: &Policies,
     ) -> Result<Decision, NotPut> {
-        match asks.wanted {
-            Wanted::Spend | Wanted::Peek | Wanted::UpTo | Wanted::Acquire { .. } | Wanted::Reserve { .. } => {
-                let decision = self.conclude_anew(asks, policies)?;
-                policies.count_keys(asks, &question.attributes, &decision);
-                Ok(decision)
-            }
-            Wanted::Refund | Wanted::Settle { .. } | Wanted::Renew { .. } | Wanted::Release | Wanted::Reset => {
-                earlier::conclude(asks)
-            }
+        if !asks.act().decides() {
+            return earlier::conclude(asks);
         }
+        let decision = self.conclude_anew(asks, policies)?;
+        policies.count_keys(asks, &question.attributes, &decision);
+        Ok(decision)
     }
 
     fn conclude_anew(&self, asks: &Asks, policies: &Policies) -> Result<Decision, NotPut> {
@@ -130,8 +126,11 @@ impl Ingress {
     /// Takes back what the emergency limiter lent in vain: all of it where another limit refused or nothing was to be
     /// spent, and what is above the units that all limits granted.
     fn give_back(&self, stand: &Stand<'_>, allowed: bool, granted: u64) {
+        if stand.lent.is_empty() {
+            return;
+        }
         let now = self.owner.now();
-        if let Some(emergency) = self.emergency.lock().as_mut().filter(|_| !stand.lent.is_empty()) {
+        if let Some(emergency) = self.emergency.lock().as_mut() {
             for (charge, units) in &stand.lent {
                 if !allowed || stand.wanted == Wanted::Peek {
                     emergency.undo(charge, now);
@@ -231,6 +230,7 @@ fn is_recovering(group: &Group) -> bool {
 pub(super) fn answer_of(asks: &Asks, leg: &Leg, result: &LegResult, granted: u64) -> LegAnswer {
     let group = &asks.groups[usize::from(leg.group)];
     let settled: Option<&Settled> = group.settled.as_ref();
+    let surplus = granted_by(group).unwrap_or(0).saturating_sub(granted);
     let degraded = |allowed, source| LegAnswer {
         limit: leg.limit,
         variant: leg.variant,
@@ -258,7 +258,7 @@ pub(super) fn answer_of(asks: &Asks, leg: &Leg, result: &LegResult, granted: u64
                 Wait::Now | Wait::After(_) => Reason::Limit,
             },
             source: settled.map_or(Source::Forwarded, |settled| settled.source),
-            numbers: Some(without_surplus(decision, granted_by(group).unwrap_or(0).saturating_sub(granted) * leg.cost)),
+            numbers: Some(without_surplus(decision, surplus.saturating_mul(leg.cost))),
             owner: settled.and_then(|settled| settled.owner).map(|owner| owner.session.node),
             epoch: settled.and_then(|settled| settled.epoch),
         },

@@ -130,6 +130,11 @@ impl Asks {
         self.name.told
     }
 
+    /// What its owners are to do.
+    pub(crate) const fn act(&self) -> Act {
+        self.name.act
+    }
+
     /// The number of the next attempt, above that of any so far.
     pub(crate) fn attempt(&self) -> u8 {
         let last = self.groups.iter().map(|group| group.check.attempt).max().unwrap_or(self.name.attempt);
@@ -353,11 +358,16 @@ fn act_id(key: &FingerprintKey, of: CheckId, question: u64) -> CheckId {
 
 /// What a question asks, whatever the order of its attributes: they are sorted.
 fn digest_of(key: &FingerprintKey, question: &Question<'_>) -> u64 {
-    let cost = question.cost.to_le_bytes();
+    let (cost, count) = (question.cost.to_le_bytes(), [question.brought.len() as u8]);
     let limit = question.limit.unwrap_or("");
     let head = ["question", question.wanted.word(), question.domain, limit].map(Part::text);
     let brought = question.brought.iter().flat_map(|limit| [Part::text(limit.name), Part::text(limit.rate)]);
-    let cost = Part { kind: limits::PartKind::Text, bytes: &cost };
+    let number = |bytes| Part { kind: limits::PartKind::Text, bytes };
     let attributes = question.attributes.iter().flat_map(|(name, value)| [Part::text(name), Part::text(value)]);
-    Fingerprint::of(key, NO_LIMIT, head.into_iter().chain([cost]).chain(attributes).chain(brought)).0[0]
+    Fingerprint::of(
+        key,
+        NO_LIMIT,
+        head.into_iter().chain([number(&cost[..]), number(&count[..])]).chain(attributes).chain(brought),
+    )
+    .0[0]
 }

@@ -5,10 +5,27 @@ use limits::{Absent, Algorithm, Book, Hold, HoldId, Leg, Now, Released, Renewed,
 use limits::{LegDecision, WhyUndecided};
 use smallvec::SmallVec;
 
-use crate::check::{Act, Check, CheckId, CheckLeg, MAX_LEGS, Unknown, Verdict};
+use crate::check::{Act, Answer, Check, CheckId, CheckLeg, MAX_LEGS, Unknown, Verdict};
 use crate::floor::Floor;
 use crate::partition::{Partition, Scratch};
 use crate::records::{Ending, Fate};
+
+/// Why there is no verdict; nothing was charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum NoVerdict {
+    Unknown(Unknown),
+    /// What is open under the id is another question's.
+    IdReused,
+}
+
+impl From<NoVerdict> for Answer {
+    fn from(why: NoVerdict) -> Answer {
+        match why {
+            NoVerdict::Unknown(unknown) => Answer::Unknown(unknown),
+            NoVerdict::IdReused => Answer::IdReused,
+        }
+    }
+}
 
 /// Whether an act found or was granted what it asked for, and what that came to, as in [`Verdict`].
 struct Done {
@@ -41,19 +58,19 @@ impl Partition {
         book: &impl Book,
         now: Now,
         scratch: &mut Scratch,
-    ) -> Result<Verdict, Unknown> {
+    ) -> Result<Verdict, NoVerdict> {
         if check.legs.len() > MAX_LEGS {
-            return Err(Unknown::Policy);
+            return Err(NoVerdict::Unknown(Unknown::Policy));
         }
         scratch.legs.clear();
         for leg in &check.legs {
-            scratch.legs.push(resolve(leg, self.floor, book).ok_or(Unknown::Policy)?);
+            scratch.legs.push(resolve(leg, self.floor, book).ok_or(NoVerdict::Unknown(Unknown::Policy))?);
         }
         scratch.decided.legs.clear();
         scratch.decided.charges.clear();
-        let done = self.act(check, book, now, scratch).map_err(unknown)?;
+        let done = self.act(check, book, now, scratch).map_err(undecided)?;
         if !check.act.decides() {
-            scratch.decided.legs = self.standing(&scratch.legs, book, now).map_err(unknown)?;
+            scratch.decided.legs = self.standing(&scratch.legs, book, now).map_err(undecided)?;
         }
         let recovering = check.act.decides() && !done.allowed && self.only_the_floor_refuses(scratch, book, now);
         let legs = std::mem::take(&mut scratch.decided.legs);
@@ -214,10 +231,11 @@ fn counts_slots(leg: &Leg, book: &impl Book) -> bool {
     matches!(book.shapes().get(leg.shape).algorithm, Algorithm::Concurrency { .. })
 }
 
-fn unknown(undecided: Undecided) -> Unknown {
-    match undecided.why {
+fn undecided(undecided: Undecided) -> NoVerdict {
+    NoVerdict::Unknown(match undecided.why {
         WhyUndecided::TableFull => Unknown::TableFull { leg: undecided.leg as u8 },
         WhyUndecided::NoClusterTime => Unknown::Clock,
         WhyUndecided::NoCalendar => Unknown::Policy,
-    }
+        WhyUndecided::IdTaken => return NoVerdict::IdReused,
+    })
 }

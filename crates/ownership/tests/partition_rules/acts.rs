@@ -313,3 +313,23 @@ fn what_was_spent_above_a_reserve_holds_no_slots() {
     assert_eq!(desk.act(&mut partition, both(90, 1).to(above), at_millis(2)), (true, 0));
     assert_eq!((desk.used(&mut partition, 1, at_millis(3)), desk.used(&mut partition, 2, at_millis(3))), (0, 3));
 }
+
+#[test]
+fn more_is_not_had_under_an_id_that_holds_less_however_late_it_is_asked_for() {
+    let desk = slots().and(2, LOG, 20, WINDOW, Basis::Hi);
+    let mut partition = owned(Floor::Fresh);
+    let later = at_millis(10_000);
+    let acquire = |cost| first(1).spending(1, cost).to(Act::Acquire { ttl: None }).named_by_its_caller();
+    assert!(desk.act(&mut partition, acquire(1), at_millis(1)).0);
+    assert_eq!(desk.ask(&mut partition, &acquire(2), later), Answer::IdReused);
+    assert!(desk.act(&mut partition, acquire(1), later).0, "the same again is the same lease");
+    assert_eq!(desk.used(&mut partition, 1, later), 1);
+
+    let reserved = |limit, units| first(2).spending(limit, units).to(reserve(units)).named_by_its_caller();
+    assert!(desk.act(&mut partition, reserved(2, 3), at_millis(11_000)).0);
+    let later = at_millis(14_000);
+    assert_eq!(desk.ask(&mut partition, &reserved(2, 9), later), Answer::IdReused);
+    assert_eq!(desk.ask(&mut partition, &reserved(1, 3), later), Answer::IdReused, "another key is not charged");
+    assert!(desk.act(&mut partition, reserved(2, 3), later).0);
+    assert_eq!(desk.used(&mut partition, 2, later), 3);
+}

@@ -9,12 +9,12 @@ use http::StatusCode;
 use limits::LimitId;
 use limits::top::By;
 use node::{Policies, TopKeys, TopQuestion};
-use policy::name::NAME_MAX;
 use serde_json::{Value, json};
 
 use super::{JSON, query_of, unknown_domain};
 use crate::access::Scope;
 use crate::asked::DOMAIN_DEFAULT;
+use crate::asked::shown;
 use crate::check::{json_response, rejected};
 use crate::code::{Code, Rejection};
 use crate::front::Front;
@@ -50,8 +50,8 @@ fn limit_of(policies: &Policies, domain: &str, limit: Option<&str>) -> Result<Op
     let Some(name) = limit else { return Ok(None) };
     let found = known.limits().iter().find(|limit| limit.name() == name);
     let unknown = || {
-        let shown: String = name.chars().take(NAME_MAX).collect();
-        Rejection::of_field(Code::UnknownLimit, "limit", format!("domain `{domain}` has no limit `{shown}`"))
+        let detail = format!("domain `{domain}` has no limit `{}`", shown(name));
+        Rejection::of_field(Code::UnknownLimit, "limit", detail)
     };
     found.map(|limit| Some(limit.id())).ok_or_else(unknown)
 }

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 
 use axum::extract::Query;
 use http::{HeaderMap, HeaderName, StatusCode, Uri};
-use policy::attributes::VALUE_MAX;
+use policy::attributes::{ATTRIBUTES_MAX, VALUE_MAX};
 use policy::name::is_attribute_name;
 
 use super::proxies::Proxies;
@@ -64,6 +64,10 @@ impl Wish {
                 return Err(Rejection::of_field(Code::OutOfRange, shown(name), "expected once, found twice"));
             }
             before.push(name);
+            if wish.pairs.len() == ATTRIBUTES_MAX {
+                let detail = format!("at most {ATTRIBUTES_MAX} attributes");
+                return Err(Rejection::of_field(Code::TooManyAttributes, "query", detail));
+            }
             match name.as_str() {
                 "domain" => wish.domain = Some(value.clone()),
                 "deny" => wish.deny = Some(status_of(value)?),

@@ -33,7 +33,6 @@ fn found(wanted: Wanted, verdicts: &Verdicts<'_>) -> Result<(bool, u64), NotPut>
     let any = verdicts.iter().any(|verdict| verdict.allowed);
     let most =
         |allowed| verdicts.iter().filter(|verdict| verdict.allowed == allowed).map(|verdict| verdict.units).max();
-    let sum = verdicts.iter().map(|verdict| verdict.units).sum();
     match wanted {
         Wanted::Settle { .. } if any => Ok((true, most(true).unwrap_or(0))),
         Wanted::Settle { .. } => match most(false).filter(|reserved| *reserved > 0) {
@@ -46,7 +45,7 @@ fn found(wanted: Wanted, verdicts: &Verdicts<'_>) -> Result<(bool, u64), NotPut>
             let held = verdicts.iter().all(|verdict| verdict.allowed);
             shortest.filter(|_| held).map(|span| (true, span)).ok_or(NotPut::UnknownReservation)
         }
-        Wanted::Release | Wanted::Reset => Ok((any, sum)),
+        Wanted::Release | Wanted::Reset => Ok((any, verdicts.iter().map(|verdict| verdict.units).sum())),
         Wanted::Refund
         | Wanted::Spend
         | Wanted::Peek
@@ -67,5 +66,36 @@ fn verdict_of(group: &Group) -> Option<&Verdict> {
     match outcome_of(group) {
         Some(Outcome::Decided(verdict)) => Some(verdict),
         Some(Outcome::TableFull { .. } | Outcome::IdReused | Outcome::Failed(_)) | None => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn verdict(allowed: bool, units: u64) -> Verdict {
+        Verdict { allowed, units, replayed: false, recovering: false, legs: SmallVec::new() }
+    }
+
+    fn found_by(wanted: Wanted, verdicts: &[Verdict]) -> Result<(bool, u64), NotPut> {
+        found(wanted, &verdicts.iter().collect())
+    }
+
+    #[test]
+    fn a_lease_lasts_as_long_as_its_shortest_part_and_partitions_without_slots_say_nothing() {
+        let renew = Wanted::Renew { ttl: None };
+        let (no_slots, held, lost) = (verdict(true, u64::MAX), verdict(true, 7), verdict(false, 0));
+        assert_eq!(found_by(renew, &[no_slots.clone(), held.clone(), no_slots.clone()]), Ok((true, 7)));
+        assert_eq!(found_by(renew, &[held, lost]), Err(NotPut::UnknownReservation));
+        assert_eq!(found_by(renew, &[no_slots.clone(), no_slots]), Err(NotPut::UnknownReservation));
+    }
+
+    #[test]
+    fn a_reserve_over_several_partitions_is_settled_where_any_of_them_had_it_open() {
+        let settle = Wanted::Settle { debt: false };
+        let (closed, gone, above) = (verdict(true, 3), verdict(false, 0), verdict(false, 9));
+        assert_eq!(found_by(settle, &[gone.clone(), closed]), Ok((true, 3)));
+        assert_eq!(found_by(settle, &[gone.clone(), above]), Err(NotPut::AboveReservation { reserved: 9 }));
+        assert_eq!(found_by(settle, &[gone.clone(), gone]), Err(NotPut::UnknownReservation));
     }
 }
