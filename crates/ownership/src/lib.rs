@@ -1,6 +1,7 @@
 //! Who may decide for a partition, and until when: sessions, leases, epochs, floors, records, and the ingress's rules of
 //! asking. State machines only: time comes in, effects go out, and no socket or clock is known here.
 
+mod bug;
 mod check;
 pub mod cluster_time;
 mod emergency;
@@ -14,6 +15,7 @@ mod route;
 mod session;
 mod strip;
 
+pub use bug::Bug;
 pub use check::{Act, Answer, Asker, Check, CheckId, CheckLeg, MAX_LEGS, Unknown, Verdict};
 pub use emergency::{DIVISORS_MAX, EMERGENCY_KEYS_MAX, Emergency, EmergencyAnswer, EmergencyLeg, SHARES_MAX};
 pub use floor::Floor;

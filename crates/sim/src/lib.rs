@@ -12,6 +12,7 @@ pub mod ledger;
 pub mod promise;
 mod sums;
 pub mod twin;
+pub mod world;
 
 pub use c1::{TooMuch, Worst};
 pub use clocks::{Clocks, Ratio};
