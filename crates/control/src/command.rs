@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use limits::Span;
 use ownership::SessionId;
 use ring::{NodeId, PartitionId};
 
@@ -45,10 +46,21 @@ pub enum Command {
     ApplyPolicy(Box<PolicyProposal>),
     /// A limit that a check brought along.
     DefineInline(Box<InlineProposal>),
-    /// Fewer nodes share the emergency budget. Proposed once everybody acknowledged that the others are gone.
+    /// Fewer nodes share the emergency budget. Proposed once everybody goes by the number before.
     LowerNMax {
-        /// The new count; at least the number of live sessions.
+        /// The new count; at least the number of sessions that may lend.
         to: u32,
+    },
+    /// Another length of leases, said by an operator.
+    SetTtl {
+        /// The new length, at most [`crate::TTL_MAX`].
+        ttl: Span,
+    },
+    /// No lease is held any more that was granted by a longer ttl than the one in force. Said by a leader that has granted
+    /// by no other for as long as a longer one could last.
+    SettleTtl {
+        /// The log index of the entry that set the ttl in force: of another, it would say nothing.
+        since: u64,
     },
 }
 

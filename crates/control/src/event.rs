@@ -3,6 +3,7 @@
 
 use std::fmt;
 
+use limits::Span;
 use ownership::SessionId;
 use ring::NodeId;
 
@@ -59,6 +60,25 @@ pub enum Event {
         /// How many have none now.
         vacant: u16,
     },
+    /// Leases last another time from now on.
+    LeaseChanged {
+        /// How long.
+        ttl: Span,
+        /// How long they lasted before.
+        before: Span,
+    },
+    /// Leaders wait no longer than leases last now: every lease of a longer ttl is over.
+    LeaseSettled {
+        /// How long they last.
+        ttl: Span,
+    },
+    /// Emergency shares are divided among fewer.
+    NMaxLowered {
+        /// Among how many.
+        n_max: u32,
+        /// Among how many before.
+        before: u32,
+    },
     /// A domain has a new policy.
     PolicyApplied {
         /// The domain.
@@ -67,6 +87,13 @@ pub enum Event {
         revision: u64,
         /// Who proposed it.
         author: String,
+    },
+    /// Every live session goes by a domain's policy. Told where somebody waited for it.
+    PolicyBinding {
+        /// The domain.
+        domain: String,
+        /// The number of the document.
+        revision: u64,
     },
     /// A proposal for a policy was refused, and nothing changed.
     PolicyRefused {
@@ -174,7 +201,11 @@ impl Event {
             Event::SessionReleased { .. } => "session_released",
             Event::Takeover { .. } => "takeover",
             Event::MapPublished { .. } => "map_published",
+            Event::LeaseChanged { .. } => "lease_changed",
+            Event::LeaseSettled { .. } => "lease_settled",
+            Event::NMaxLowered { .. } => "n_max_lowered",
             Event::PolicyApplied { .. } => "policy_applied",
+            Event::PolicyBinding { .. } => "policy_binding",
             Event::PolicyRefused { .. } => "policy_refused",
             Event::NodeSeen { .. } => "node_seen",
             Event::NodeSuspected { .. } => "node_suspected",
@@ -206,9 +237,13 @@ impl Event {
             Event::MapPublished { version, appointed, vacant } => {
                 vec![text("version", version), text("appointed", appointed), text("vacant", vacant)]
             }
+            Event::LeaseChanged { ttl, before } => vec![text("ttl", ttl), text("before", before)],
+            Event::LeaseSettled { ttl } => vec![text("ttl", ttl)],
+            Event::NMaxLowered { n_max, before } => vec![text("n_max", n_max), text("before", before)],
             Event::PolicyApplied { domain, revision, author } => {
                 vec![text("domain", domain), text("revision", revision), text("author", author)]
             }
+            Event::PolicyBinding { domain, revision } => vec![text("domain", domain), text("revision", revision)],
             Event::PolicyRefused { domain, author, why } => {
                 vec![text("domain", domain), text("author", author), text("why", why)]
             }

@@ -8,6 +8,7 @@ pub mod event;
 pub mod founding;
 mod genesis;
 mod inline;
+mod lease;
 mod map;
 mod plan;
 mod policies;
@@ -21,6 +22,7 @@ pub use command::{
 pub use event::Event;
 pub use genesis::{ClusterId, FOUNDERS_MAX, FoundersDigest, Genesis, GenesisError, HashIds, LeaseTerms, NAME_MAX};
 pub use inline::{INLINE_KEPT, InlineLimit, InlineLimits};
+pub use lease::{Lease, TTL_MAX};
 pub use map::{Appointment, Assignment, Map};
 pub use policies::{
     DOCUMENT_MAX, DOCUMENTS_MAX, DOMAINS_MAX, DomainPolicies, HISTORY_MAX, LIMITS_MAX, LimitEntry, Policies,

@@ -33,6 +33,12 @@ impl Cluster {
         self.plan_takeovers(&[], passed_over)
     }
 
+    /// A lower number among which emergency shares may be divided, for `LowerNMax`; `None` if it is as low as it may be.
+    pub fn plan_lower_n_max(&self) -> Option<u32> {
+        let least = self.sessions.lending().max(1);
+        (least < self.sessions.n_max).then_some(least)
+    }
+
     /// A place for every partition that has no owner once `ending` have ended.
     fn plan(&self, ending: &BTreeSet<SessionId>, passed_over: &BTreeSet<SessionId>) -> Vec<Run> {
         let stays = |session: SessionId| !ending.contains(&session);

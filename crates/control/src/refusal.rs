@@ -34,6 +34,8 @@ pub enum Applied {
     NMaxLowered,
     /// The inline limit is in force.
     InlineDefined,
+    /// The ttl is the one that was asked for, or is waited for from now on.
+    LeaseChanged,
 }
 
 /// Why an entry did nothing. Nothing changed on any node; each variant says whose doing it is and what to do.
@@ -48,7 +50,7 @@ pub enum Refusal {
         /// The cluster that is there.
         cluster: ClusterId,
     },
-    /// The founder's file is wrong.
+    /// The founder's file is wrong, or the ttl that an operator wants is none.
     #[error(transparent)]
     BadGenesis(#[from] GenesisError),
 
@@ -117,14 +119,17 @@ pub enum Refusal {
     /// The first placement is one entry for all partitions, made by `Appoint`; this entry leaves or names some alone.
     #[error("the first placement covers all partitions in one entry")]
     FirstPlacementPartial,
-    /// Below the number of live sessions, or not lower than it is. Plan anew.
-    #[error("n_max may fall from {n_max} to {live} at most")]
+    /// Below the number of sessions that may lend, or not lower than it is. Plan anew.
+    #[error("n_max may fall from {n_max} to {lending} at most")]
     NMax {
         /// What it is.
         n_max: u32,
-        /// How many sessions live.
-        live: u32,
+        /// How many sessions may lend: those that live, and those that ended and may not know it.
+        lending: u32,
     },
+    /// The ttl in force is waited for already, or it was changed again. Nothing is to be done.
+    #[error("no longer ttl is waited for, or the ttl was changed again")]
+    NothingToSettle,
 
     /// The proposal follows another revision. The author reads the current one and decides again.
     #[error("the current revision is {current}")]

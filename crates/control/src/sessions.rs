@@ -25,9 +25,11 @@ pub struct Sessions {
     pub live: BTreeMap<SessionId, LiveSession>,
     /// Ended ones, the oldest first; at most [`SESSIONS_REMEMBERED`].
     pub ended: VecDeque<EndedSession>,
-    /// Among how many nodes an emergency budget is shared: rises with a session before that session can act, falls by
-    /// command only.
+    /// Among how many nodes an emergency budget is shared: rises with a session before that session can lend, falls by
+    /// command only. Never below [`Sessions::lending`].
     pub n_max: u32,
+    /// How many ended sessions were forgotten whose node may still lend.
+    pub forgotten_lenders: u32,
 }
 
 /// A session that lives.
@@ -84,6 +86,27 @@ impl Sessions {
         self.live.len() as u32
     }
 
+    /// The nodes whose last session expired, and that opened none since. Such a node may be cut off, not know that its
+    /// session is over, and go on lending from its emergency share for as long as nobody reaches it. One that released its
+    /// session, or opened a later one, has given up lending under the earlier before it said so.
+    pub fn lenders(&self) -> BTreeSet<NodeId> {
+        let mut lenders = BTreeSet::new();
+        for EndedSession { session, ending, .. } in &self.ended {
+            match ending {
+                Ending::Expired => lenders.insert(session.node),
+                Ending::Released => lenders.remove(&session.node),
+            };
+        }
+        lenders.retain(|node| self.of_node(*node).is_none());
+        lenders
+    }
+
+    /// How many sessions may lend from emergency shares: those that live, and the last ones of [`Sessions::lenders`].
+    pub fn lending(&self) -> u32 {
+        let ended = self.lenders().len() as u32;
+        self.live_count().saturating_add(ended).saturating_add(self.forgotten_lenders)
+    }
+
     /// Opens a session. `Ok(false)` when it lives already just so: a proposer that heard no answer asks again.
     ///
     /// A node whose earlier session lives is refused even when the new one is plainly a restart of the same process:
@@ -110,7 +133,7 @@ impl Sessions {
             return Err(Refusal::TooManySessions);
         }
         self.live.insert(session, LiveSession { node: node.clone(), opened_at: index });
-        self.n_max = self.n_max.max(self.live_count());
+        self.n_max = self.n_max.max(self.lending());
         Ok(true)
     }
 
@@ -127,11 +150,19 @@ impl Sessions {
     pub(crate) fn end(&mut self, index: u64, session: SessionId, ending: Ending) -> EndedSession {
         let live = self.live.remove(&session).expect("only sessions that were found to live are ended");
         let ended = EndedSession { session, name: live.node.name, opened_at: live.opened_at, ended_at: index, ending };
-        if self.ended.len() >= SESSIONS_REMEMBERED {
-            self.ended.pop_front();
-        }
         self.ended.push_back(ended.clone());
+        if self.ended.len() > SESSIONS_REMEMBERED {
+            self.forget_oldest();
+        }
         ended
+    }
+
+    fn forget_oldest(&mut self) {
+        let before = self.lenders().len();
+        self.ended.pop_front();
+        // A node of which nothing else is remembered may lend all the same.
+        let unknown = before.saturating_sub(self.lenders().len());
+        self.forgotten_lenders = self.forgotten_lenders.saturating_add(unknown as u32);
     }
 
     /// What every history keeps: one session per node and name, each under its node's id, and no more than may live.
@@ -148,8 +179,8 @@ impl Sessions {
     }
 
     pub(crate) fn lower_n_max(&mut self, to: u32) -> Result<(), Refusal> {
-        if to >= self.n_max || to < self.live_count() || to == 0 {
-            return Err(Refusal::NMax { n_max: self.n_max, live: self.live_count() });
+        if to >= self.n_max || to < self.lending() || to == 0 {
+            return Err(Refusal::NMax { n_max: self.n_max, lending: self.lending() });
         }
         self.n_max = to;
         Ok(())

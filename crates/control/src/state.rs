@@ -3,11 +3,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use limits::Span;
+use ownership::lease::Terms;
 use ownership::{Epoch, SessionId};
 
 use crate::command::{AppointedBy, Command, PolicyProposal, Run};
 use crate::event::Event;
 use crate::genesis::Genesis;
+use crate::lease::Lease;
 use crate::map::{Appointment, Map};
 use crate::policies::Policies;
 use crate::refusal::{Applied, Refusal};
@@ -26,6 +29,8 @@ pub struct State {
 pub struct Cluster {
     /// The first entry.
     pub genesis: Genesis,
+    /// How long leases last now.
+    pub lease: Lease,
     /// Who lives.
     pub sessions: Sessions,
     /// Who owns what.
@@ -101,6 +106,7 @@ impl Cluster {
         effects.events.push(Event::ClusterFounded { cluster: genesis.cluster, name: genesis.name.clone() });
         Ok(Cluster {
             genesis: genesis.clone(),
+            lease: Lease::founded(&genesis.lease),
             sessions: Sessions::default(),
             map: Map::vacant(genesis.partitions),
             policies: Policies::default(),
@@ -125,8 +131,34 @@ impl Cluster {
             Command::Appoint { runs, by } => self.appoint(index, runs, *by, effects),
             Command::ApplyPolicy(proposal) => self.apply_policy(index, proposal, effects),
             Command::DefineInline(proposal) => self.policies.define(index, proposal).map(|_| Applied::InlineDefined),
-            Command::LowerNMax { to } => self.sessions.lower_n_max(*to).map(|()| Applied::NMaxLowered),
+            Command::LowerNMax { to } => self.lower_n_max(*to, effects),
+            Command::SetTtl { ttl } => self.set_ttl(index, *ttl, effects),
+            Command::SettleTtl { since } => self.settle_ttl(*since, effects),
         }
+    }
+
+    /// The terms that leases follow now.
+    pub fn terms(&self) -> Terms {
+        self.lease.terms(&self.genesis.lease)
+    }
+
+    fn lower_n_max(&mut self, to: u32, effects: &mut Effects) -> Result<Applied, Refusal> {
+        let before = self.sessions.n_max;
+        self.sessions.lower_n_max(to)?;
+        effects.events.push(Event::NMaxLowered { n_max: to, before });
+        Ok(Applied::NMaxLowered)
+    }
+
+    fn set_ttl(&mut self, index: u64, ttl: Span, effects: &mut Effects) -> Result<Applied, Refusal> {
+        let before = self.lease.set(index, ttl, &self.genesis.lease)?;
+        effects.events.extend(before.map(|before| Event::LeaseChanged { ttl, before }));
+        Ok(Applied::LeaseChanged)
+    }
+
+    fn settle_ttl(&mut self, since: u64, effects: &mut Effects) -> Result<Applied, Refusal> {
+        self.lease.settle(since)?;
+        effects.events.push(Event::LeaseSettled { ttl: self.lease.ttl });
+        Ok(Applied::LeaseChanged)
     }
 
     fn end_sessions(
@@ -249,6 +281,9 @@ pub enum Corrupt {
     /// The genesis would have been refused.
     #[error("the genesis is not valid")]
     Genesis,
+    /// A ttl that no lease can have, or from the future.
+    #[error("the lease terms contradict genesis")]
+    Lease,
     /// Too many sessions, two of one node or name, or fewer than n_max allows.
     #[error("the sessions contradict each other")]
     Sessions,
@@ -264,6 +299,7 @@ impl Cluster {
     fn check(&self, applied: u64) -> Result<(), Corrupt> {
         let ok = |holds: bool, otherwise: Corrupt| if holds { Ok(()) } else { Err(otherwise) };
         ok(self.genesis.validate().is_ok(), Corrupt::Genesis)?;
+        ok(self.lease.is_consistent(applied, &self.genesis.lease), Corrupt::Lease)?;
         ok(self.sessions.are_consistent(), Corrupt::Sessions)?;
         let assignment_holds = |assignment: &crate::Assignment| {
             assignment.since <= applied

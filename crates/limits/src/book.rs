@@ -34,4 +34,6 @@ pub struct BookEntry {
     /// The index of the log entry at which the control plane allotted the limit's id. A limit allotted after a takeover
     /// reads fresh there: no predecessor can have decided it.
     pub allotted_at: u64,
+    /// The revision of the limit's domain in this book; 0 where nobody counts revisions.
+    pub revision: u64,
 }

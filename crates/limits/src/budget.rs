@@ -80,3 +80,12 @@ impl Default for Budgets {
         Budgets::new()
     }
 }
+
+/// A count of its own from here on, as a copied machine has.
+impl Clone for Budgets {
+    fn clone(&self) -> Budgets {
+        let copied = |count: &AtomicU64| AtomicU64::new(count.load(Ordering::Relaxed));
+        let domains = self.domains.iter().map(|budget| Budget { used: copied(&budget.used), max: copied(&budget.max) });
+        Budgets { domains: domains.collect() }
+    }
+}

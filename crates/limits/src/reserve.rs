@@ -53,7 +53,7 @@ pub enum Settled {
 }
 
 /// The open reserves of a table.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Reserves {
     open: BTreeMap<HoldId, Open>,
     ends: BTreeSet<(Moment, HoldId)>,
@@ -64,7 +64,7 @@ pub(crate) struct Reserves {
 /// The domains in which room was taken, once for each leg.
 type Rooms = SmallVec<[DomainId; 2]>;
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Open {
     units: u64,
     end: Moment,

@@ -17,7 +17,7 @@ use crate::time::Now;
 pub const RESETS_MAX: usize = 1_024;
 
 /// The keys that read as fresh whatever their legs say of absent ones.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Resets {
     keys: VecDeque<Fingerprint>,
 }

@@ -10,7 +10,7 @@ use crate::key::Fingerprint;
 use crate::state::State;
 
 /// One key's entry: 40 bytes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Entry {
     pub(crate) state: State,
@@ -30,7 +30,7 @@ const ROOMY: (usize, usize) = (56, 100);
 /// Below this load a table shrinks.
 const SPARSE: (usize, usize) = (28, 100);
 
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Segment {
     places: Box<[Option<Entry>]>,
     len: usize,

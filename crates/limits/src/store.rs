@@ -29,7 +29,7 @@ pub(crate) struct Place {
     place: u32,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[repr(C)]
 pub(crate) struct Store {
     segments: SmallVec<[Segment; 1]>,

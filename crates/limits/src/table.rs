@@ -29,7 +29,7 @@ use crate::time::{Moment, Now, WallTime};
 /// All keys of one partition. Not shared: whoever holds the partition's gate holds the table.
 ///
 /// Keys take room from [`Budgets`]; call [`Table::clear`] before dropping a table whose budgets live on.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 #[repr(C, align(64))]
 pub struct Table {
     /// The latest time seen: a clock that goes back is held here (law 2).

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use control::{Applied, Command, DomainPolicies, Expected, LimitDigest, PolicyProposal};
+use limits::Span;
 use ownership::Epoch;
+use ownership::lease::Terms;
 use policy::{Document, PolicyError};
 
 use crate::clock;
@@ -31,6 +33,11 @@ pub struct ClusterStatus {
     pub applied: u64,
     /// Among how many nodes emergency shares are divided.
     pub n_max: u32,
+    /// The nodes, by name, whose session expired and that may lend from their shares all the same: they have opened none
+    /// since, so that nobody knows whether they know.
+    pub lenders: Vec<String>,
+    /// The terms of leases; `None` before founding.
+    pub lease: Option<LeaseStatus>,
     /// How many nodes vote, those of both sets while a change of voters is under way.
     pub voters: usize,
     /// Whether such a change is under way: until it is done, a majority of the old set is needed as well as one of the new.
@@ -43,6 +50,28 @@ pub struct ClusterStatus {
     pub this_node: String,
     /// Every node that lives, and those that ended and did not return, by name.
     pub nodes: Vec<NodeStatus>,
+}
+
+/// The times that ownership rests on, as they are now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LeaseStatus {
+    /// How long a lease lasts.
+    pub ttl: Span,
+    /// How long leaders wait for one: longer than it lasts while leases of an earlier ttl may be held.
+    pub waited: Span,
+    /// How often it is renewed.
+    pub renew: Span,
+    /// How old an owner's answer may be.
+    pub d_max: Span,
+    /// What clocks may be off, in thousandths of the time that passes.
+    pub rho_per_mille: u16,
+}
+
+impl LeaseStatus {
+    fn of(terms: &Terms) -> LeaseStatus {
+        let (ttl, waited, renew, d_max) = (terms.ttl(), terms.waited(), terms.renew(), terms.d_max());
+        LeaseStatus { ttl, waited, renew, d_max, rho_per_mille: terms.rho_per_mille() }
+    }
 }
 
 /// One node.
@@ -166,6 +195,8 @@ impl Node {
                 map_version: cluster.map_or(0, |cluster| cluster.map.version),
                 applied,
                 n_max: cluster.map_or(0, |cluster| cluster.sessions.n_max),
+                lenders: cluster.map(lenders_of).unwrap_or_default(),
+                lease: cluster.map(|cluster| LeaseStatus::of(&cluster.terms())),
                 voters: standing.members.voters.len(),
                 voters_changing: standing.members.changing,
                 owned,
@@ -174,6 +205,24 @@ impl Node {
                 nodes: cluster.map(|cluster| nodes_of(cluster, &standing.members.voters)).unwrap_or_default(),
             }
         })
+    }
+
+    /// Makes leases last so long, on all nodes. A longer ttl binds leaders first, a shorter one holders first, and leaders
+    /// once every longer lease is over.
+    ///
+    /// # Errors
+    ///
+    /// [`NotProposed`] says whose doing it is.
+    pub async fn set_ttl(&self, ttl: Span) -> Result<(), NotProposed> {
+        match self.proposer().propose_within(&Command::SetTtl { ttl }, APPLY_WITHIN).await? {
+            Applied::LeaseChanged => Ok(()),
+            other @ (Applied::Founded
+            | Applied::SessionOpened { .. }
+            | Applied::MapChanged { .. }
+            | Applied::PolicyApplied { .. }
+            | Applied::NMaxLowered
+            | Applied::InlineDefined) => Err(NotProposed::Undecided(format!("the log answered {other:?}"))),
+        }
     }
 
     /// Who owns what, in runs of neighbours.
@@ -224,7 +273,8 @@ impl Node {
             | Applied::SessionOpened { .. }
             | Applied::MapChanged { .. }
             | Applied::NMaxLowered
-            | Applied::InlineDefined) => Err(NotProposed::Undecided(format!("the log answered {other:?}")).into()),
+            | Applied::InlineDefined
+            | Applied::LeaseChanged) => Err(NotProposed::Undecided(format!("the log answered {other:?}")).into()),
         }
     }
 
@@ -323,6 +373,13 @@ fn nodes_of(cluster: &control::Cluster, voters: &std::collections::BTreeSet<ring
     }
     nodes.sort_by(|one, other| one.name.cmp(&other.name));
     nodes
+}
+
+fn lenders_of(cluster: &control::Cluster) -> Vec<String> {
+    let mut lenders = cluster.sessions.lenders();
+    // The last session of a node names it.
+    let ended = cluster.sessions.ended.iter().rev();
+    ended.filter(|ended| lenders.remove(&ended.session.node)).map(|ended| ended.name.clone()).collect()
 }
 
 fn runs_of(cluster: &control::Cluster) -> Vec<MapRun> {

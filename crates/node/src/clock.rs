@@ -1,19 +1,27 @@
 //! The only clock reads of this shell. Everything below it takes time as an argument; everything in it asks here, so that
-//! what decides a lease, a probe or a deadline is one clock, and clock faults reach it in tests. Linux only.
+//! what decides a lease, a probe or a deadline is one clock, and clock faults reach it in tests.
+
+#[cfg(not(feature = "simulated"))]
+mod system;
 
 use limits::{Moment, Now, WallTime};
 use ownership::LeaseBound;
 use ownership::cluster_time::ClusterTime;
 
+#[cfg(not(feature = "simulated"))]
+use self::system as source;
+#[cfg(feature = "simulated")]
+use crate::simulated as source;
+
 /// This node's boot-time clock: it runs on while the machine sleeps, and nobody can set it.
 pub(crate) fn now() -> Moment {
-    Moment::from_nanos(read(libc::CLOCK_BOOTTIME))
+    Moment::from_nanos(source::boot())
 }
 
 /// The machine's idea of the time of day. It decides nothing: a leader sets cluster time by it after a full restart,
 /// renewals tell it so that the odd one out is found, and history shows when something was applied.
 pub(crate) fn wall() -> WallTime {
-    WallTime::from_unix_nanos(read(libc::CLOCK_REALTIME))
+    WallTime::from_unix_nanos(source::wall())
 }
 
 /// What limits go by: this node's clock, and the cluster time that belongs to the reading.
@@ -40,18 +48,6 @@ pub(crate) fn on_limit_time(lease: LeaseBound, now: Now) -> LeaseBound {
 #[cfg(any(test, feature = "test-clock"))]
 fn carried_over(lease: LeaseBound, from: Moment, to: Moment) -> LeaseBound {
     LeaseBound { end: to.saturating_add(lease.end.since(from)), ..lease }
-}
-
-/// One reading in nanoseconds. A reading before zero (a wall clock set before 1970) counts as zero.
-#[allow(unsafe_code, reason = "std has no clock that runs on while the machine sleeps, and fault injection hooks libc")]
-fn read(clock: libc::clockid_t) -> u64 {
-    let mut reading = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: `reading` is a live, writable timespec for the whole call, and the call keeps no pointer to it.
-    let failed = unsafe { libc::clock_gettime(clock, &raw mut reading) };
-    assert_eq!(failed, 0, "Linux has had both clocks since 2.6.39");
-    let seconds = u64::try_from(reading.tv_sec).unwrap_or(0);
-    let nanos = u64::try_from(reading.tv_nsec).unwrap_or(0);
-    seconds.saturating_mul(1_000_000_000).saturating_add(nanos)
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! What a node must be told before it starts, checked: the sockets are bound, the secret is read, the documents parsed.
 
-use std::net::UdpSocket;
 use std::path::PathBuf;
 
 use control::Genesis;
@@ -8,6 +7,7 @@ use limits::Span;
 use ownership::lease::Terms;
 use ring::PartitionCount;
 
+use crate::net::{BoundTcp, BoundUdp};
 use crate::refusals::Difference;
 use crate::secret::Secrets;
 
@@ -45,9 +45,9 @@ pub enum Place {
 #[derive(Debug)]
 pub struct PeerSockets {
     /// Remote calls and raft.
-    pub tcp: std::net::TcpListener,
+    pub tcp: BoundTcp,
     /// Gossip; the same port number.
-    pub udp: UdpSocket,
+    pub udp: BoundUdp,
 }
 
 /// The addresses (`host:port`) that others are given.
@@ -79,8 +79,9 @@ pub struct Founding {
 }
 
 impl Founding {
-    /// Everything in which this node was given something else than its cluster goes by.
-    pub fn differences(&self, genesis: &Genesis) -> Vec<Difference> {
+    /// Everything in which this node was given something else than its cluster goes by. A ttl that the cluster was founded
+    /// with is no mistake in a file that was written then, although another was set since.
+    pub fn differences(&self, genesis: &Genesis, ttl: Span) -> Vec<Difference> {
         let lease = &genesis.lease;
         let here = &self.terms;
         let sorted = |names: &[String]| {
@@ -91,7 +92,7 @@ impl Founding {
         let settings: [(bool, &'static str, String, String); 7] = [
             (true, "cluster.name", self.name.clone(), genesis.name.clone()),
             (true, "cluster.founders", sorted(&self.founders), sorted(&genesis.founders)),
-            (self.given.ttl, "lease.ttl", here.ttl().to_string(), lease.ttl.to_string()),
+            (self.given.ttl && here.ttl() != lease.ttl, "lease.ttl", here.ttl().to_string(), ttl.to_string()),
             (self.given.renew, "lease.renew", here.renew().to_string(), lease.renew.to_string()),
             (self.given.rho, "lease.rho", per_mille(here.rho_per_mille()), per_mille(lease.rho_per_mille)),
             (self.given.d_max, "lease.d_max", here.d_max().to_string(), lease.d_max.to_string()),

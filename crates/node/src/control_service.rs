@@ -7,6 +7,7 @@ use control::NodeSpec;
 use tonic::{Request, Response, Status};
 use wire::peer as proto;
 use wire::peer::control_server::Control;
+use wire::peer::followed_reply::Reply as Followed;
 use wire::peer::join_reply::Reply as Joined;
 use wire::peer::propose_reply::Reply as Proposed;
 use wire::peer::renewals_reply::Reply as Renewals;
@@ -78,6 +79,14 @@ impl Control for ControlService {
             None => Renewals::NotLeader(hint_of(self.raft.watch().borrow().leader_peer().cloned())),
         };
         Ok(Response::new(proto::RenewalsReply { reply: Some(reply) }))
+    }
+
+    async fn followed(&self, _: Request<proto::FollowedRequest>) -> Result<Response<proto::FollowedReply>, Status> {
+        let reply = match self.desk.applied_by_all() {
+            Some(applied) => Followed::Applied(applied),
+            None => Followed::NotLeader(hint_of(self.raft.watch().borrow().leader_peer().cloned())),
+        };
+        Ok(Response::new(proto::FollowedReply { reply: Some(reply) }))
     }
 
     async fn top(&self, request: Request<proto::TopRequest>) -> Result<Response<proto::TopReply>, Status> {

@@ -223,6 +223,8 @@ pub enum Source {
     Owner,
     /// The owner, one hop away.
     Forwarded,
+    /// The owner, a moment ago: its denial is certain, and the node that was asked repeats it.
+    DenialCache,
     /// The ingress's emergency limiter.
     Emergency,
     /// Nobody: the limit fails open.
@@ -239,6 +241,7 @@ impl Source {
         match self {
             Source::Owner => "owner",
             Source::Forwarded => "forwarded",
+            Source::DenialCache => "denial_cache",
             Source::Emergency => "emergency",
             Source::Open => "open",
             Source::Closed => "closed",

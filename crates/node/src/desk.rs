@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use limits::Moment;
 use ownership::SessionId;
-use ownership::lease::{Ack, Grantor, News, Renewal, Reply, Round};
+use ownership::lease::{Ack, Grantor, News, OddClock, Renewal, Reply, Round, Terms};
 use parking_lot::Mutex;
+use ring::NodeId;
 use tokio::sync::{Notify, oneshot};
 use wire::lease::NotRenewed;
 
@@ -89,9 +90,41 @@ impl Desk {
         self.open.lock().as_ref().map(|desk| desk.grantor.heard(session))
     }
 
+    /// The log index that every live session has applied by its own word, 0 while one has told this leader nothing; `None`
+    /// on any other node.
+    pub fn applied_by_all(&self) -> Option<u64> {
+        self.open.lock().as_ref().map(|desk| desk.grantor.applied_by_all().unwrap_or(0))
+    }
+
     /// The sessions whose wall clocks are far from those of most.
     pub fn odd_clocks(&self) -> BTreeSet<SessionId> {
         self.open.lock().as_ref().map(|desk| desk.grantor.odd_clocks()).unwrap_or_default()
+    }
+
+    /// The sessions that get nothing new.
+    pub fn passed_over(&self) -> BTreeSet<SessionId> {
+        self.open.lock().as_ref().map(|desk| desk.grantor.passed_over()).unwrap_or_default()
+    }
+
+    /// Whose clocks were found odd since this was last asked.
+    pub fn odd_paces(&self) -> Vec<OddClock> {
+        self.with(|grantor| std::iter::from_fn(|| grantor.poll_odd_clock()).collect()).unwrap_or_default()
+    }
+
+    /// Whether everybody who may lend, `lenders` among them, divides emergency shares by at least `n_max`.
+    pub fn all_go_by(&self, n_max: u32, lenders: &BTreeSet<NodeId>) -> bool {
+        let open = self.open.lock();
+        open.as_ref().is_some_and(|desk| desk.grantor.all_go_by(n_max, lenders.iter().copied()))
+    }
+
+    /// Whether this leader knows that every lease of a longer ttl than the one in force is over.
+    pub fn is_settled(&self) -> bool {
+        self.open.lock().as_ref().is_some_and(|desk| desk.grantor.is_settled(clock::now()))
+    }
+
+    /// The log changed the terms of leases.
+    pub fn handle_terms(&self, terms: Terms) {
+        self.with(|grantor| grantor.handle_terms(terms, clock::now()));
     }
 
     /// The log opened a session.

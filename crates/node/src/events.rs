@@ -16,7 +16,7 @@ use crate::clock;
 pub const EVENTS_KEPT: usize = 1_024;
 
 /// Every field that an event may have, in the order in which a line of the log shows them.
-const FIELDS: [&str; 20] = [
+const FIELDS: [&str; 23] = [
     "cluster",
     "name",
     "node",
@@ -34,6 +34,9 @@ const FIELDS: [&str; 20] = [
     "revision",
     "author",
     "limit",
+    "ttl",
+    "before",
+    "n_max",
     "why",
     "what",
     "seq",
@@ -96,7 +99,11 @@ const fn is_a_warning(event: &Event) -> bool {
         | Event::SessionReleased { .. }
         | Event::Takeover { .. }
         | Event::MapPublished { .. }
+        | Event::LeaseChanged { .. }
+        | Event::LeaseSettled { .. }
+        | Event::NMaxLowered { .. }
         | Event::PolicyApplied { .. }
+        | Event::PolicyBinding { .. }
         | Event::NodeSeen { .. }
         | Event::NodeSuspected { .. }
         | Event::NodeGone { .. }
@@ -144,6 +151,9 @@ fn log(seen: &SeenEvent) {
             revision,
             author,
             limit,
+            ttl,
+            before,
+            n_max,
             why,
             what,
             seq
@@ -170,6 +180,9 @@ fn log(seen: &SeenEvent) {
             revision,
             author,
             limit,
+            ttl,
+            before,
+            n_max,
             why,
             what,
             seq
@@ -185,6 +198,7 @@ mod tests {
 
     use control::event::ActivatedState;
     use control::{ClusterId, Refusal};
+    use limits::Span;
     use ownership::SessionId;
     use ring::NodeId;
 
@@ -216,7 +230,11 @@ mod tests {
             Event::SessionReleased { session, name: name() },
             Event::Takeover { to: session, name: name(), partitions: 3 },
             Event::MapPublished { version: 1, appointed: 2, vacant: 3 },
+            Event::LeaseChanged { ttl: Span::from_secs(2), before: Span::from_secs(3) },
+            Event::LeaseSettled { ttl: Span::from_secs(2) },
+            Event::NMaxLowered { n_max: 3, before: 4 },
             Event::PolicyApplied { domain: name(), revision: 1, author: name() },
+            Event::PolicyBinding { domain: name(), revision: 1 },
             Event::PolicyRefused { domain: name(), author: name(), why: Refusal::Empty },
             Event::NodeSeen { node, name: name(), peer: name() },
             Event::NodeSuspected { node, name: name() },

@@ -17,6 +17,7 @@ use wire::peer::JoinRequest;
 use wire::peer::control_client::ControlClient;
 use wire::peer::join_reply::Reply as Joined;
 
+use crate::chance;
 use crate::clock;
 use crate::cluster::ClusterUuid;
 use crate::config::Config;
@@ -72,8 +73,8 @@ impl Founder {
             cluster_name: config.founding.name.clone(),
             founders: config.founding.founders.clone(),
             standing,
-            candidate: ClusterId(rand::random()),
-            nonce: rand::random(),
+            candidate: ClusterId(chance::random()),
+            nonce: chance::random(),
         };
         Ok(Founder {
             machine: Mutex::new(Founding::new(start, clock::now())),

@@ -3,9 +3,12 @@
 //! `ownership`; this file feeds them.
 
 mod conclude;
+mod denials;
 pub(crate) mod plan;
+mod rematch;
+mod unanswered;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use futures_util::StreamExt as _;
@@ -13,21 +16,19 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use limits::{FingerprintKey, Moment, Span};
 use ownership::Emergency;
-use ownership::ingress::{Asking, Delivery, Outcome, Patience, Step, WhyFailed};
+use ownership::ingress::{Asking, Delivery, Denials, Outcome, Patience, Step, WhyFailed};
 use ownership::{Answer, Check, Epoch, Owner as Appointed, Route, Unknown};
 use parking_lot::Mutex;
 use ring::{NodeId, PartitionCount, RoutingSeed};
 use wire::forward::Forwarded;
 
 use crate::clock;
-use crate::decision::{Checked, Concluded, Decision, NotPut, Question, Source};
-use crate::ingress::plan::{Asks, Group, Made, Plan};
+use crate::decision::{Checked, Concluded, Question, Source};
+use crate::ingress::plan::{Group, Made, Plan};
+use crate::ingress::unanswered::Unanswered;
 use crate::owner::{Owner, Reading};
 use crate::peer::{Links, Unreachable};
 use crate::views::{Policies, Views};
-
-/// How often a question is matched anew because an owner knew a newer policy than the one it was matched with.
-pub const REMATCHES_MAX: usize = 2;
 
 /// What a check needs to know that genesis fixed.
 #[derive(Clone, Debug)]
@@ -52,7 +53,11 @@ pub struct Ingress {
     keys: OnceLock<Keys>,
     made: Made,
     emergency: Mutex<Option<Emergency>>,
+    /// Whether this node has said, or is about to, that it lends nothing any more.
+    gave_up_lending: AtomicBool,
+    denials: Mutex<Denials>,
     cancelled: AtomicU64,
+    unanswered: Unanswered,
 }
 
 /// What came of one group of legs.
@@ -66,6 +71,8 @@ pub(crate) struct Settled {
     source: Source,
     revision: u64,
     may_have_spent: bool,
+    /// When the question that was answered was sent.
+    sent: Moment,
 }
 
 /// Everything that is decided here in one go, partition by partition; the buffers serve them all.
@@ -84,6 +91,8 @@ struct Under<'g> {
     asking: Asking,
     revision: u64,
     answered_by: Option<(Appointed, Epoch)>,
+    /// When the last attempt was sent, or the one that was answered.
+    sent: Moment,
     /// An owner did not know a limit: its policies and ours differ.
     differs: bool,
 }
@@ -99,7 +108,10 @@ impl Ingress {
             keys: OnceLock::new(),
             made: Made::new(nonce),
             emergency: Mutex::new(None),
+            gave_up_lending: AtomicBool::new(false),
+            denials: Mutex::new(Denials::new()),
             cancelled: AtomicU64::new(0),
+            unanswered: Unanswered::default(),
         }
     }
 
@@ -109,20 +121,25 @@ impl Ingress {
         let _ = self.keys.set(keys);
     }
 
-    /// A session of this node began: its emergency limiter starts with everything used.
-    pub fn begin_emergency(&self) {
-        *self.emergency.lock() = Some(Emergency::new(self.owner.now()));
-    }
-
     /// The session ended: without one, emergency limits answer as closed.
     pub fn end_emergency(&self) {
         *self.emergency.lock() = None;
     }
 
-    /// Tells among how many sessions emergency shares are divided.
+    /// This node is about to say that its session is over: from now on it lends nothing, whatever it is told (S8).
+    pub fn give_up_lending(&self) {
+        let mut emergency = self.emergency.lock();
+        self.gave_up_lending.store(true, Ordering::Relaxed);
+        *emergency = None;
+    }
+
+    /// Tells among how many sessions emergency shares are divided. With the first number of a session its limiter begins,
+    /// with everything used: what it could have given before, the others gave.
     pub fn set_n_max(&self, n_max: u32) {
-        if let Some(emergency) = self.emergency.lock().as_mut() {
-            emergency.handle_n_max(n_max, self.owner.now().moment);
+        let mut emergency = self.emergency.lock();
+        if !self.gave_up_lending.load(Ordering::Relaxed) {
+            let now = self.owner.now();
+            emergency.get_or_insert_with(|| Emergency::new(now)).handle_n_max(n_max, now.moment);
         }
     }
 
@@ -131,10 +148,21 @@ impl Ingress {
         self.cancelled.load(Ordering::Relaxed)
     }
 
+    /// Questions to owners that came to no decision, by the last that was heard.
+    pub fn unanswered(&self) -> impl Iterator<Item = (&'static str, u64)> {
+        self.unanswered.counts()
+    }
+
+    /// Denials that are remembered here.
+    pub fn denials(&self) -> usize {
+        self.denials.lock().len()
+    }
+
     /// Decides these questions, each for itself, and returns when the last is decided.
     pub async fn check(&self, questions: &[Question<'_>]) -> Checked {
         let policies = self.views.policies.load_full();
         let mut plans: Vec<_> = questions.iter().map(|question| self.plan(&policies, question)).collect();
+        self.repeat_denials(&mut plans);
         self.decide_here(&mut plans);
         let settled = plans.iter().zip(questions);
         let mut decisions: Vec<_> =
@@ -152,7 +180,7 @@ impl Ingress {
     fn conclude_if_settled(&self, plan: &Plan, question: &Question<'_>, policies: &Policies) -> Option<Concluded> {
         match plan {
             Plan::Settled(decision) => Some((decision.clone(), None)),
-            Plan::Asks(asks) => asks.is_settled().then(|| (self.conclude(asks, question, policies), None)),
+            Plan::Asks(asks) => asks.is_decided().then(|| (self.conclude(asks, question, policies), None)),
         }
     }
 
@@ -163,6 +191,7 @@ impl Ingress {
         let mut here: Vec<&mut Group> = plans
             .iter_mut()
             .flat_map(Plan::groups)
+            .filter(|group| group.settled.is_none())
             .filter(|group| routes.owner_of(group.partition).is_some_and(|owner| owner.session.node == self.me))
             .collect();
         here.sort_by_key(|group| group.partition);
@@ -176,55 +205,6 @@ impl Ingress {
         for groups in here.chunk_by_mut(|one, other| one.partition == other.partition) {
             let route = routes.route_of(groups[0].partition);
             turn.decide(&self.owner, groups, route);
-        }
-    }
-
-    /// Asks for what is open until everything is settled; matches anew when an owner knows a newer policy. Returns the
-    /// decision with the policies it was made under.
-    async fn ask_until_settled(
-        &self,
-        plan: &mut Plan,
-        question: &Question<'_>,
-        policies: &Arc<Policies>,
-    ) -> (Result<Decision, NotPut>, Arc<Policies>) {
-        let mut matched = Arc::clone(policies);
-        let started = clock::now();
-        for rematches in 0..=REMATCHES_MAX {
-            let Plan::Asks(asks) = plan else { break };
-            let driven = asks.groups.iter_mut().map(|group| self.drive(group, &matched));
-            let differs = join_all(driven).await.into_iter().any(|differs| differs);
-            let newest = self.views.policies.load_full();
-            let spent = clock::now().since(started);
-            let enough = rematches == REMATCHES_MAX || spent >= question.budget;
-            if !differs || enough || Arc::ptr_eq(&newest, &matched) {
-                break;
-            }
-            // Owners that decided already repeat their answer, since the id stays the same.
-            let again = Question { budget: question.budget.saturating_sub(spent), ..question.clone() };
-            let mut next = self.plan_again(&newest, &again, asks);
-            self.cancel_what_is_not_asked_again(asks, &mut next);
-            *plan = next;
-            matched = newest;
-        }
-        let decision = match plan {
-            Plan::Settled(decision) => decision.clone(),
-            Plan::Asks(asks) => self.conclude(asks, question, &matched),
-        };
-        (decision, matched)
-    }
-
-    /// Takes back what owners charged under the old match, but for questions that the new one repeats word for word.
-    fn cancel_what_is_not_asked_again(&self, asks: &Asks, next: &mut Plan) {
-        let repeated = |group: &Group, next: &mut Plan| {
-            next.groups().any(|again| again.partition == group.partition && again.check.legs == group.check.legs)
-        };
-        // What speaks of an earlier charge is wanted, whichever match asked for it.
-        for group in asks.groups.iter().filter(|group| group.check.act.decides()) {
-            let Some(settled) = group.settled.as_ref().filter(|settled| settled.may_have_spent) else { continue };
-            if let Some(owner) = settled.owner.filter(|_| !repeated(group, next)) {
-                self.cancelled.fetch_add(1, Ordering::Relaxed);
-                self.tell(owner, Forwarded::Cancel(group.partition, group.check.id, group.check.asker));
-            }
         }
     }
 
@@ -243,7 +223,7 @@ impl Ingress {
         // Subscribed before the route is read again: what is published in between is not missed.
         let mut changes = self.views.changes();
         let differs = group.differs;
-        let mut under = Under { group, asking, revision: 0, answered_by: None, differs };
+        let mut under = Under { group, asking, revision: 0, answered_by: None, sent: clock::now(), differs };
         self.refresh(&mut under);
         let mut on_their_way = FuturesUnordered::new();
         loop {
@@ -252,6 +232,10 @@ impl Ingress {
                     Step::Refresh => self.refresh(&mut under),
                     Step::Send { attempt, owner, .. } if owner.session.node == self.me => {
                         self.answer_here(&mut under, attempt, owner);
+                    }
+                    Step::Send { attempt, owner, .. } if !self.links.may_ask(owner.session.node) => {
+                        self.links.count_error(owner.session.node, Unreachable::CircuitOpen);
+                        under.asking.handle_barred(attempt, clock::now());
                     }
                     Step::Send { attempt, owner, .. } => {
                         let sent = clock::now();
@@ -278,7 +262,7 @@ impl Ingress {
                     match answer {
                         Ok(reply) => {
                             self.links.count_answer(owner.session.node, clock::now().since(sent));
-                            under.heard(attempt, owner, reply.epoch, reply.revision, reply.answer);
+                            under.heard((attempt, sent), owner, reply.epoch, reply.revision, reply.answer);
                         }
                         Err(why) => {
                             self.links.count_error(owner.session.node, why);
@@ -304,12 +288,13 @@ impl Ingress {
 
     fn answer_here(&self, under: &mut Under<'_>, attempt: u8, owner: Appointed) {
         under.group.check.attempt = attempt;
+        let sent = clock::now();
         let mut answers = Vec::with_capacity(1);
         let check = std::slice::from_ref(&under.group.check);
         let witness = self.owner.decide(under.group.partition, check, &mut Reading::new(), &mut answers);
         let revision = under.group.check.legs.first().map_or(0, |leg| witness.policies.revision_of(leg.limit));
         for answer in answers {
-            under.heard(attempt, owner, witness.epoch, revision, answer);
+            under.heard((attempt, sent), owner, witness.epoch, revision, answer);
         }
     }
 
@@ -329,7 +314,7 @@ impl Ingress {
             Forwarded::Debt(partition, id, asker, legs) => {
                 self.owner.debt(partition, id, asker, &legs);
             }
-            Forwarded::Check(..) => {}
+            Forwarded::Check(..) | Forwarded::Forget => {}
         }
     }
 }
@@ -354,6 +339,7 @@ impl Turn {
             };
             group.settled = Some(Settled {
                 may_have_spent: asking.may_have_spent(),
+                sent: self.sent,
                 outcome,
                 owner: Some(owner),
                 epoch: Some(witness.epoch),
@@ -371,11 +357,12 @@ impl Under<'_> {
         Forwarded::Check(self.group.partition, check)
     }
 
-    fn heard(&mut self, attempt: u8, owner: Appointed, epoch: Epoch, revision: u64, answer: Answer) {
+    fn heard(&mut self, (attempt, sent): (u8, Moment), owner: Appointed, epoch: Epoch, revision: u64, answer: Answer) {
         self.differs |= answer == Answer::Unknown(Unknown::Policy);
         if matches!(answer, Answer::Decided(_)) {
             self.revision = revision;
             self.answered_by = Some((owner, epoch));
+            self.sent = sent;
         }
         self.asking.handle_answer(attempt, epoch, answer, clock::now());
     }
@@ -391,13 +378,16 @@ impl Under<'_> {
             source: if local { Source::Owner } else { Source::Forwarded },
             revision: self.revision,
             may_have_spent: self.asking.may_have_spent(),
+            sent: self.sent,
         });
     }
 }
 
 const fn delivery_of(why: Unreachable) -> Delivery {
     match why {
-        Unreachable::QueueFull | Unreachable::NoConnection | Unreachable::UnknownPeer => Delivery::NeverSent,
+        Unreachable::QueueFull | Unreachable::NoConnection | Unreachable::UnknownPeer | Unreachable::CircuitOpen => {
+            Delivery::NeverSent
+        }
         Unreachable::StreamBroken => Delivery::Lost,
     }
 }

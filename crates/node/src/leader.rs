@@ -1,5 +1,8 @@
-//! What the leader does while it leads, as three concurrent duties: it grants leases, places partitions, and keeps the
-//! voters those that live. What is legal is for the log to say; everything here only proposes.
+//! What the leader does while it leads, as concurrent duties: it grants leases, places partitions, and keeps the
+//! voters those that live; and it keeps up what follows from leases. What is legal is for the log to say; everything here
+//! only proposes.
+
+mod upkeep;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -10,16 +13,18 @@ use futures_util::future::OptionFuture;
 use limits::FingerprintKey;
 use ownership::SessionId;
 use ownership::cluster_time::ClusterTime;
-use ownership::lease::{Grantor, News, Round, Terms};
+use ownership::lease::{Grantor, News, Round};
 use parking_lot::Mutex;
 use policy::Document;
 use ring::{NodeId, RoutingSeed};
 use tokio::sync::Notify;
 
 use crate::admin::proposal_of;
+use crate::chance;
 use crate::clock;
 use crate::config::Founding;
 use crate::desk::Desk;
+use crate::events::Events;
 use crate::founding::Founder;
 use crate::node::VERSIONS;
 use crate::owner::Owner;
@@ -52,6 +57,8 @@ pub struct Leader {
     pub founder: Arc<Founder>,
     /// What genesis says where nobody said otherwise, and the policies that a new cluster begins with.
     pub founding: Founding,
+    /// What it found out is told here.
+    pub events: Arc<Events>,
 }
 
 impl Leader {
@@ -79,10 +86,10 @@ impl Leader {
         // Under the state's lock, so that no session opens or ends between the reading and the opening.
         self.replica.read_cluster(|cluster| {
             let live = cluster.sessions.live.keys().copied();
-            self.desk.open(Grantor::new(clock::now(), live, terms_of(&cluster.genesis.lease), led.term));
+            self.desk.open(Grantor::new(clock::now(), live, cluster.terms(), led.term));
         });
         let due = Due::default();
-        tokio::join!(self.grant(led.term, &due), self.expire(&due), self.place(), self.keep_voters());
+        tokio::join!(self.grant(led.term, &due), self.expire(&due), self.place(), self.keep_voters(), self.keep_up());
     }
 
     /// Writes the first entry, if there is none: whoever leads first does, under the uuid that the cluster was founded with.
@@ -113,8 +120,8 @@ impl Leader {
             partitions: *partitions,
             hashes: HashIds::KNOWN,
             key_encoding: Genesis::KEY_ENCODING,
-            routing_seed: RoutingSeed(rand::random()),
-            fingerprint_key: FingerprintKey(rand::random()),
+            routing_seed: RoutingSeed(chance::random()),
+            fingerprint_key: FingerprintKey(chance::random()),
             lease: LeaseTerms::from(*terms),
         }
     }
@@ -158,8 +165,8 @@ impl Leader {
             time.steer(now, wall);
         }
         self.owner.set_time(*time);
-        let n_max = self.replica.read_cluster(|cluster| cluster.sessions.n_max).unwrap_or(u32::MAX);
-        News { n_max, cluster_time, map_version: self.views.routes.load().map_version() }
+        let (n_max, n_max_settled) = self.shares().unwrap_or((u32::MAX, false));
+        News { n_max, n_max_settled, cluster_time, map_version: self.views.routes.load().map_version() }
     }
 
     /// One entry ends all sessions that are due and gives away what they owned, so that nothing goes to one that ends next.
@@ -167,7 +174,7 @@ impl Leader {
         loop {
             let plan = |cluster: &Cluster| {
                 let sessions = due.still_live(cluster);
-                let takeovers = cluster.plan_takeovers(&sessions, &self.desk.odd_clocks());
+                let takeovers = cluster.plan_takeovers(&sessions, &self.desk.passed_over());
                 (!sessions.is_empty()).then_some(Command::Expire { sessions, takeovers })
             };
             match self.replica.read_cluster(plan).flatten() {
@@ -213,7 +220,7 @@ impl Leader {
     fn placement(&self, cluster: &Cluster, refused: &BTreeSet<String>) -> Option<Command> {
         let by = AppointedBy::Leader;
         if cluster.map.is_placed() {
-            let runs = cluster.plan_vacant(&self.desk.odd_clocks());
+            let runs = cluster.plan_vacant(&self.desk.passed_over());
             return (!runs.is_empty()).then_some(Command::Appoint { runs, by });
         }
         if let Some(command) = self.missing_policy(cluster, refused) {
@@ -222,7 +229,7 @@ impl Leader {
         // Before the first owner decides, the log must survive the loss of any one node that can vote.
         let founders = cluster.genesis.founders.len();
         let voters = self.raft.watch().borrow().members.voters.len();
-        let runs = cluster.plan_first_placement(&self.desk.odd_clocks()).filter(|_| voters >= voters_for(founders))?;
+        let runs = cluster.plan_first_placement(&self.desk.passed_over()).filter(|_| voters >= voters_for(founders))?;
         Some(Command::Appoint { runs, by })
     }
 
@@ -312,11 +319,6 @@ impl Due {
         sessions.retain(|session| cluster.sessions.lives(*session));
         sessions.iter().copied().collect()
     }
-}
-
-/// The lease terms of a genesis, which were validated before it was applied.
-pub(crate) fn terms_of(lease: &LeaseTerms) -> Terms {
-    lease.terms().unwrap_or(Terms::DEFAULT)
 }
 
 /// The members that have a live session, with the names they live under, in the order in which they opened it.

@@ -87,6 +87,7 @@ impl Node {
         }
         // Before anything is said that lets another decide (S8).
         self.owner.seal();
+        self.ingress.give_up_lending();
     }
 
     /// Proposes the end of the session until this node's own replica has it. `why` says what stands in the way.

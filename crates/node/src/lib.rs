@@ -2,8 +2,12 @@
 //! came in and carries out what they say; it decides nothing that they could.
 
 pub mod admin;
+mod aside;
+mod binding;
 mod brought;
+mod chance;
 mod clock;
+mod clock_source;
 pub mod cluster;
 pub mod config;
 mod control_service;
@@ -15,6 +19,7 @@ pub mod gossip;
 mod ingress;
 mod leader;
 mod leave;
+pub mod net;
 mod node;
 mod owner;
 mod peer;
@@ -25,6 +30,8 @@ mod refusals;
 mod replica;
 pub mod secret;
 mod session;
+#[cfg(feature = "simulated")]
+pub mod simulated;
 mod start;
 mod tally;
 #[cfg(feature = "test-clock")]
@@ -35,6 +42,7 @@ mod views;
 mod watch;
 
 pub use brought::{BROUGHT_MAX, Brought};
+pub use clock_source::{ClockSource, ClockTrust};
 pub use decision::{AskedId, Checked, Decision, LegAnswer, NotPut, Question, Reason, Source, Wanted};
 pub use events::{EVENTS_KEPT, SeenEvent};
 pub use leave::Left;

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
-use control::VersionRange;
+use control::{Event, VersionRange};
 use limits::{Moment, Span, WallTime};
+use ownership::ingress::Standing as Circuit;
 use parking_lot::Mutex;
 use ring::NodeId;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::clock_source::ClockSource;
 use crate::config::Bounds;
 use crate::decision::{Checked, Question};
+use crate::desk::Desk;
 use crate::events::{Events, SeenEvent};
 use crate::gossip::{self, GossipHandle};
 use crate::ingress::Ingress;
@@ -40,8 +43,9 @@ pub struct Node {
     bounds: Bounds,
     pub(crate) views: Arc<Views>,
     pub(crate) owner: Arc<Owner>,
-    ingress: Arc<Ingress>,
+    pub(crate) ingress: Arc<Ingress>,
     links: Arc<Links>,
+    desk: Arc<Desk>,
     replica: Arc<Replica>,
     raft: RaftNode,
     proposer: Arc<Proposer>,
@@ -50,6 +54,7 @@ pub struct Node {
     credentials: Arc<Credentials>,
     pub(crate) events: Arc<Events>,
     refusals: Arc<Refusals>,
+    clock_source: ClockSource,
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) exit: watch::Sender<Exit>,
     /// What came of leaving, once it is known.
@@ -81,6 +86,7 @@ pub(crate) struct Parts {
     pub(crate) credentials: Arc<Credentials>,
     pub(crate) events: Arc<Events>,
     pub(crate) refusals: Arc<Refusals>,
+    pub(crate) clock_source: ClockSource,
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) exit: watch::Sender<Exit>,
     pub(crate) tasks: JoinSet<()>,
@@ -132,7 +138,7 @@ pub enum StartError {
 
 impl Node {
     pub(crate) fn of(parts: Parts) -> Node {
-        let Followers { views, owner, ingress, links, desk: _ } = parts.followers;
+        let Followers { views, owner, ingress, links, desk } = parts.followers;
         Node {
             me: parts.raft.id(),
             name: parts.name,
@@ -142,6 +148,7 @@ impl Node {
             owner,
             ingress,
             links,
+            desk,
             replica: parts.replica,
             raft: parts.raft,
             proposer: parts.proposer,
@@ -150,6 +157,7 @@ impl Node {
             credentials: parts.credentials,
             events: parts.events,
             refusals: parts.refusals,
+            clock_source: parts.clock_source,
             phase: parts.phase,
             exit: parts.exit,
             left: tokio::sync::Mutex::new(None),
@@ -217,6 +225,11 @@ impl Node {
         Clocks { boot: crate::clock::now(), wall: crate::clock::wall() }
     }
 
+    /// What its boot-time clock rests on.
+    pub fn clock_source(&self) -> &ClockSource {
+        &self.clock_source
+    }
+
     /// From now on these secrets are in force, in gossip and for every connection that is made. What stands stays up.
     pub fn set_secrets(&self, secrets: Secrets) {
         self.credentials.set_secrets(secrets.clone());
@@ -251,7 +264,7 @@ impl Node {
 
     /// How long a caller should wait before it asks again, when no owner could answer: until the longest takeover is over.
     pub fn recovery_hint(&self) -> Span {
-        self.replica.genesis().borrow().as_ref().map_or(Span::from_secs(1), |genesis| genesis.lease.ttl)
+        self.replica.read_cluster(|cluster| cluster.lease.ttl).unwrap_or(Span::from_secs(1))
     }
 
     pub(crate) fn id(&self) -> NodeId {
@@ -316,6 +329,22 @@ impl Node {
         self.ingress.cancelled()
     }
 
+    /// Questions to owners that came to no decision, by the last that was heard of them.
+    pub fn unanswered(&self) -> Vec<(&'static str, u64)> {
+        self.ingress.unanswered().collect()
+    }
+
+    /// Every peer by name: whether it is left alone because it is silent or out of reach, and how often it began to be.
+    pub fn circuits(&self) -> Vec<(String, bool, u64)> {
+        let told = |(name, standing, opened)| (name, standing != Circuit::Closed, opened);
+        self.links.circuits().into_iter().map(told).collect()
+    }
+
+    /// Denials that this node may repeat without asking their owners.
+    pub fn denials(&self) -> usize {
+        self.ingress.denials()
+    }
+
     /// Reigns that began here, by what was known of what had been used.
     pub fn takeovers(&self) -> [(&'static str, u64); 2] {
         self.owner.reigns()
@@ -356,6 +385,14 @@ impl Node {
 
     pub(crate) fn replica(&self) -> &Replica {
         &self.replica
+    }
+
+    pub(crate) fn desk(&self) -> &Desk {
+        &self.desk
+    }
+
+    pub(crate) fn tell(&self, event: Event) {
+        self.events.tell(event);
     }
 
     pub(crate) fn proposer(&self) -> &Proposer {

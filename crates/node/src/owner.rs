@@ -309,6 +309,7 @@ mod tests {
             asker: Asker(1),
             attempt: 1,
             indexed: false,
+            revision: 0,
             question: 0,
             act: ownership::Act::Spend,
             legs: Default::default(),

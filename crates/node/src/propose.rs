@@ -7,9 +7,10 @@ use ownership::SessionId;
 use parking_lot::Mutex;
 use tonic::transport::Channel;
 use wire::peer::control_client::ControlClient;
+use wire::peer::followed_reply::Reply as Followed;
 use wire::peer::propose_reply::Reply as Proposed;
 use wire::peer::renewals_reply::Reply as Renewals;
-use wire::peer::{ProposeReply, ProposeRequest, RenewalsRequest};
+use wire::peer::{FollowedRequest, ProposeReply, ProposeRequest, RenewalsRequest};
 
 use crate::desk::Desk;
 use crate::raft::{Dial, Peer, ProposeError, RaftNode};
@@ -103,6 +104,21 @@ impl Proposer {
         match reply.into_inner().reply? {
             Renewals::Heard(seq) => Some(seq),
             Renewals::NotLeader(_) | Renewals::Unknown(_) => None,
+        }
+    }
+
+    /// The log index that every live session has applied, as whoever leads knows; `None` when nobody can say.
+    pub async fn applied_by_all(&self, desk: &Desk) -> Option<u64> {
+        let leader = self.leader()?;
+        if leader.id == self.raft.id() {
+            return desk.applied_by_all();
+        }
+        let mut client = ControlClient::new(self.channel_to(&leader)?);
+        let asked = client.followed(FollowedRequest {});
+        let reply = tokio::time::timeout(PROPOSE_WITHIN, asked).await.ok()?.ok()?;
+        match reply.into_inner().reply? {
+            Followed::Applied(index) => Some(index),
+            Followed::NotLeader(_) => None,
         }
     }
 

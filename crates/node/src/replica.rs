@@ -157,6 +157,7 @@ impl Replica {
             Command::Appoint { .. } => activated = self.follow_map(cluster),
             Command::ApplyPolicy(_) | Command::DefineInline(_) => self.follow_policies(cluster),
             Command::LowerNMax { .. } => {}
+            Command::SetTtl { .. } | Command::SettleTtl { .. } => self.desk.handle_terms(cluster.terms()),
         }
         self.views.announce();
         activated
@@ -167,6 +168,7 @@ impl Replica {
         self.follow_policies(cluster);
         let activated = self.follow_map(cluster);
         self.follow_sessions(cluster);
+        self.desk.handle_terms(cluster.terms());
         self.views.announce();
         self.tell_activated(activated);
     }

@@ -4,11 +4,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use control::{Command, Event, NodeSpec, Refusal};
+use control::{Cluster, Command, Event, NodeSpec, Refusal};
 use limits::Moment;
 use ownership::SessionId;
 use ownership::cluster_time::ClusterTime;
-use ownership::lease::{Ack, Holder, Renewal, Terms};
+use ownership::lease::{Ack, Holder, Refused as LeaseRefused, Renewal, Terms};
 use parking_lot::Mutex;
 use tokio::sync::{mpsc, watch};
 use wire::lease::{NotRenewed, renewal_to_proto, renewed_from_proto};
@@ -18,7 +18,6 @@ use crate::clock;
 use crate::desk::Desk;
 use crate::events::Events;
 use crate::ingress::Ingress;
-use crate::leader::terms_of;
 use crate::owner::Owner;
 use crate::propose::{NotProposed, Proposer};
 use crate::refusals::{Refusals, Refused};
@@ -78,7 +77,7 @@ pub struct Life {
     pub replica: Arc<Replica>,
     /// Whom the lease lets decide.
     pub owner: Arc<Owner>,
-    /// Whose emergency limiter begins with the session.
+    /// Whose emergency limiter lives as long as the session.
     pub ingress: Arc<Ingress>,
     /// What changes when the log does.
     pub views: Arc<Views>,
@@ -202,9 +201,11 @@ impl Life {
         let mut exit = self.exit.clone();
         if self.lives(session) {
             self.phase.send_replace(Phase::Living(session));
-            self.ingress.begin_emergency();
         }
+        let mut refused = None;
         while self.lives(session) && *exit.borrow_and_update() != Exit::Left {
+            holder.handle_terms(self.terms());
+            holder.handle_applied(self.replica.read(control::State::applied));
             while let Some(renewal) = holder.poll_renewal(self.map_version(), Some(clock::wall())) {
                 self.send(renewal, acks.clone());
             }
@@ -216,7 +217,10 @@ impl Life {
                 biased;
                 changed = changes.changed() => if changed.is_err() { break },
                 Ok(()) = exit.changed() => {}
-                Some(ack) = heard.recv() => self.handle_ack(&mut holder, &ack),
+                Some(heard) = heard.recv() => match heard {
+                    Ok(ack) => self.handle_ack(&mut holder, &ack),
+                    Err(why) => self.handle_refusal(why, &mut refused),
+                },
                 () = tokio::time::sleep(timeout.since(clock::now()).into()) => holder.handle_timeout(clock::now()),
             }
         }
@@ -231,7 +235,9 @@ impl Life {
     fn handle_ack(&self, holder: &mut Holder, ack: &Ack) {
         let now = clock::now();
         let Some(heard) = holder.handle_ack(ack, now) else { return };
-        self.ingress.set_n_max(ack.news.n_max);
+        if let Some(n_max) = holder.n_max() {
+            self.ingress.set_n_max(n_max);
+        }
         if let Some(told) = ack.news.cluster_time {
             let mut time = self.time.lock();
             time.handle_ack_time(heard.sent, now, told);
@@ -246,9 +252,24 @@ impl Life {
         }
     }
 
-    /// Lease times, from genesis; a session begins after it.
+    /// A session that is extended no more is told once why; the process opens the next when the log has ended it.
+    fn handle_refusal(&self, why: NotRenewed, told: &mut Option<NotRenewed>) {
+        tracing::debug!(%why, "not renewed");
+        let odd = match why {
+            NotRenewed::Refused(LeaseRefused::OddClock | LeaseRefused::Forked) => true,
+            NotRenewed::Refused(LeaseRefused::UnknownSession | LeaseRefused::Stale)
+            | NotRenewed::NotLeader
+            | NotRenewed::Dropped => false,
+        };
+        if odd && *told != Some(why) {
+            *told = Some(why);
+            self.events.tell(Event::ClockSuspect { what: format!("this node's session is extended no more: {why}") });
+        }
+    }
+
+    /// Lease times, as the log has them; a session begins after genesis.
     fn terms(&self) -> Terms {
-        self.replica.genesis().borrow().as_ref().map_or(Terms::DEFAULT, |genesis| terms_of(&genesis.lease))
+        self.replica.read_cluster(Cluster::terms).unwrap_or(Terms::DEFAULT)
     }
 
     fn map_version(&self) -> u64 {
@@ -256,16 +277,14 @@ impl Life {
     }
 
     /// Sends one renewal on a task of its own: a leader that does not answer must not delay the next.
-    fn send(&self, renewal: Renewal, acks: mpsc::Sender<Ack>) {
+    fn send(&self, renewal: Renewal, heard: mpsc::Sender<Result<Ack, NotRenewed>>) {
         let life = self.clone();
         tokio::spawn(async move {
             let ttl: Duration = life.terms().ttl().into();
             // A renewal that is not answered within the lease it asks for is of no use any more.
             match tokio::time::timeout(ttl, life.renew(&renewal)).await {
-                Ok(Ok(ack)) => {
-                    let _ = acks.send(ack).await;
-                }
-                Ok(Err(why)) => tracing::debug!(%why, "not renewed"),
+                // A session that has ended meanwhile hears nothing more.
+                Ok(renewed) => drop(heard.send(renewed).await),
                 Err(_) => tracing::debug!("renewal timed out"),
             }
         });

@@ -10,12 +10,13 @@ use ownership::cluster_time::ClusterTime;
 use ownership::{LeaseBound, SessionId};
 use parking_lot::Mutex;
 use ring::NodeId;
-use tokio::net::{TcpListener, UdpSocket};
 use tokio::task::JoinSet;
 use wire::peer::control_server::ControlServer;
 use wire::peer::peer_server::PeerServer;
 use wire::peer::raft_server::RaftServer;
 
+use crate::chance;
+use crate::clock_source::ClockSource;
 use crate::cluster::{ClusterId, ClusterName, NameError, NodeName};
 use crate::config::{Advertise, Config, Founding, Place};
 use crate::control_service::ControlService;
@@ -24,6 +25,7 @@ use crate::founding::{Founder, Meeting};
 use crate::gossip::{self, GossipHandle, Identity, Incarnation};
 use crate::ingress::Ingress;
 use crate::leader::Leader;
+use crate::net;
 use crate::node::{Node, Parts, StartError, VERSIONS};
 use crate::owner::Owner;
 use crate::peer::{Links, PeerService};
@@ -65,11 +67,13 @@ impl Node {
     /// [`StartError`]; nothing runs then.
     pub async fn start(config: Config) -> Result<Arc<Node>, StartError> {
         let me = remember(&config).await?;
+        let clock_source = ClockSource::of_this_machine();
+        clock_source.tell();
         let followers = followers(&me);
         let replica = Arc::new(Replica::new(followers.clone(), config.bounds.keys_max, Arc::clone(&me.events)));
         let gossip = gossip_of(&config, &me).await?;
         let mut tasks = JoinSet::new();
-        let (gossip, noticed) = gossip::start(udp(config.peer.udp)?, gossip)
+        let (gossip, noticed) = gossip::start(net::udp(config.peer.udp)?, gossip)
             .map_err(|error| not_advertised(&config.advertise.peer, error))?;
         tasks.spawn(watch::gossip(noticed, Arc::clone(&me.events), Arc::clone(&me.refusals)));
         let gossip = Arc::new(gossip);
@@ -77,7 +81,7 @@ impl Node {
         let door = Door::held();
         let raft_service = door.service();
         let told = Some(Arc::clone(&me.refusals));
-        let (incoming, _) = transport::listen_telling(tcp(config.peer.tcp)?, Arc::clone(&me.credentials), told);
+        let (incoming, _) = transport::listen_telling(net::tcp(config.peer.tcp)?, Arc::clone(&me.credentials), told);
         let raft = raft_of(&me, &replica, door.clone()).await?;
         if replica.genesis().borrow().is_some() {
             // What the journal held has been applied by now; whatever follows is news.
@@ -124,6 +128,7 @@ impl Node {
             credentials,
             events,
             refusals,
+            clock_source,
             phase,
             exit,
             tasks,
@@ -175,10 +180,11 @@ impl Doing<'_> {
             time: Arc::clone(&time),
             founder: me.founder,
             founding: founding.clone(),
+            events: Arc::clone(&me.events),
         };
         tasks.spawn(leader.run());
         tasks.spawn(sweep(Arc::clone(&replica), Arc::clone(&owner)));
-        let (spec, nonce, proposer) = (me.spec, rand::random(), Arc::clone(self.proposer));
+        let (spec, nonce, proposer) = (me.spec, chance::random(), Arc::clone(self.proposer));
         let (events, refusals, phase, exit) = (me.events, me.refusals, self.phase, self.exit);
         let life =
             Life { spec, nonce, proposer, replica, owner, ingress, views, desk, time, events, refusals, phase, exit };
@@ -207,7 +213,7 @@ async fn gossip_of(config: &Config, me: &Oneself) -> Result<gossip::Config, Star
         secrets: me.secrets.clone(),
         settings: gossip::Settings::default(),
         seeds: config.seeds.clone(),
-        seed: rand::random(),
+        seed: chance::random(),
     })
 }
 
@@ -260,22 +266,12 @@ async fn identity_of(config: &Config, id: NodeId, boots: u32) -> Result<Identity
 }
 
 async fn resolved(address: &str) -> Result<SocketAddr, StartError> {
-    let found = tokio::net::lookup_host(address).await.map_err(|error| not_advertised(address, error))?.next();
+    let found = net::lookup_host(address).await.map_err(|error| not_advertised(address, error))?.next();
     found.ok_or_else(|| not_advertised(address, "it resolves to nothing"))
 }
 
 fn not_advertised(address: &str, problem: impl std::fmt::Display) -> StartError {
     StartError::Advertise { address: address.to_owned(), problem: problem.to_string() }
-}
-
-fn tcp(socket: std::net::TcpListener) -> Result<TcpListener, StartError> {
-    socket.set_nonblocking(true)?;
-    Ok(TcpListener::from_std(socket)?)
-}
-
-fn udp(socket: std::net::UdpSocket) -> Result<UdpSocket, StartError> {
-    socket.set_nonblocking(true)?;
-    Ok(UdpSocket::from_std(socket)?)
 }
 
 fn dial_with(dialler: Dialler) -> Dial {
@@ -290,7 +286,7 @@ fn followers(Oneself { spec, dialler, events, .. }: &Oneself) -> Followers {
     let none = LeaseBound { session: nobody, end: Moment::ZERO, margin: Span::ZERO };
     let owner = Arc::new(Owner::new(Arc::clone(&views), none, Arc::clone(events)));
     let links = Arc::new(Links::new(me, dial_with(dialler.clone())));
-    let ingress = Ingress::new(me, Arc::clone(&owner), Arc::clone(&views), Arc::clone(&links), rand::random());
+    let ingress = Ingress::new(me, Arc::clone(&owner), Arc::clone(&views), Arc::clone(&links), chance::random());
     Followers { views, owner, ingress: Arc::new(ingress), links, desk: Arc::default() }
 }
 
@@ -312,7 +308,8 @@ async fn live(life: Life, founding: Founding, raft: RaftNode) {
     let mut fatal = life.refusals.fatal();
     let lived = async {
         let Ok(Some(genesis)) = genesis.wait_for(Option::is_some).await.map(|genesis| genesis.clone()) else { return };
-        let differences = founding.differences(&genesis);
+        let ttl = life.replica.read_cluster(|cluster| cluster.lease.ttl).unwrap_or(genesis.lease.ttl);
+        let differences = founding.differences(&genesis, ttl);
         if differences.is_empty() {
             life.run().await;
         } else {

@@ -16,7 +16,7 @@ pub(crate) const SHARDS: usize = 4;
 const NEAR_PART: u64 = 5;
 
 const OUTCOMES: usize = 3;
-const SOURCES: usize = 6;
+const SOURCES: usize = 7;
 
 /// How a limit's answer is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,8 +52,15 @@ impl Outcome {
     }
 }
 
-const ALL_SOURCES: [Source; SOURCES] =
-    [Source::Owner, Source::Forwarded, Source::Emergency, Source::Open, Source::Closed, Source::Policy];
+const ALL_SOURCES: [Source; SOURCES] = [
+    Source::Owner,
+    Source::Forwarded,
+    Source::Emergency,
+    Source::Open,
+    Source::Closed,
+    Source::Policy,
+    Source::DenialCache,
+];
 
 #[derive(Debug, Default)]
 #[repr(align(64))]
@@ -170,6 +177,7 @@ const fn source_index(source: Source) -> usize {
         Source::Open => 3,
         Source::Closed => 4,
         Source::Policy => 5,
+        Source::DenialCache => 6,
     }
 }
 

@@ -23,6 +23,7 @@ use policy::attributes::IP;
 use policy::{Attributes, IpPrefixes};
 use wire::top::{KEYS_TOLD_MAX, LIMITS_TOLD_MAX, TopAsked, TopTold};
 
+use crate::aside;
 use crate::clock;
 use crate::decision::{Decision, Wanted};
 use crate::ingress::plan::Asks;
@@ -240,7 +241,7 @@ pub async fn turn(views: Arc<Views>) {
         tokio::time::sleep(until_next_turn(clock::wall()).into()).await;
         let policies = views.policies.load_full();
         // It takes milliseconds where many limits are busy, and checks are decided on these threads.
-        let turned = tokio::task::spawn_blocking(move || policies.tops.turn(clock::wall()));
+        let turned = aside::run(move || policies.tops.turn(clock::wall()));
         if let Err(error) = turned.await {
             tracing::error!(%error, "the top keys were not turned over");
         }

@@ -40,6 +40,8 @@ pub struct Check {
     /// A hash of what the caller asked (domain, attributes, cost), not of the legs: a policy that changes between two
     /// attempts does not make them two questions.
     pub question: u64,
+    /// The revision of the policy that the legs come from, of their domain; 0 where nothing depends on it.
+    pub revision: u64,
     /// What is to be done with the legs.
     pub act: Act,
     /// What is asked, in the order of the rule; at most [`MAX_LEGS`].
@@ -126,6 +128,22 @@ impl Act {
         }
     }
 
+    /// How many times the cost of each leg may come to be charged, where the legs have the cost of one unit; `None` where
+    /// they have all of it.
+    pub const fn times(&self) -> Option<u64> {
+        match self {
+            Act::UpTo { units } | Act::Settle { units, .. } => Some(*units),
+            Act::Spend
+            | Act::Peek
+            | Act::Acquire { .. }
+            | Act::Reserve { .. }
+            | Act::Refund { .. }
+            | Act::Renew { .. }
+            | Act::Release { .. }
+            | Act::Reset => None,
+        }
+    }
+
     /// Whether it holds something open under the check's id: slots, or a reserve.
     pub const fn holds(&self) -> bool {
         match self {
@@ -172,6 +190,12 @@ pub enum Answer {
         /// Whom it believes to be the owner.
         hint: Option<SessionId>,
     },
+    /// The owner goes by a newer revision of the policy than the legs come from. Nothing was spent: match the question once
+    /// more, when that revision is known, and ask under the same id.
+    StaleRevision {
+        /// The owner's revision of the domain.
+        revision: u64,
+    },
     /// The owner cannot say. It charged nothing for this attempt; the limit's failure mode answers unless another
     /// attempt does.
     Unknown(Unknown),
@@ -195,6 +219,9 @@ pub struct Verdict {
     pub replayed: bool,
     /// On a denial: every limit that refused did so only because a takeover left its use unknown.
     pub recovering: bool,
+    /// On a denial: for how long from the moment of the decision the same legs are certain to be denied again, and with the
+    /// same numbers but for the time that has passed; zero where that is not known. A reset alone can end it early.
+    pub cacheable: Span,
     /// What each limit said, in the order of [`Check::legs`]; a replay repeats what was said then. After an act that speaks
     /// of an earlier charge: how it stands.
     pub legs: SmallVec<[LegDecision; 2]>,
@@ -207,7 +234,7 @@ pub enum Unknown {
     Lease,
     /// The id's record was lost for space, or the id was cancelled: deciding anew could charge twice.
     Record,
-    /// It does not know one of the limits (its log is behind the policy that the ingress matched with), or the check
+    /// It does not know one of the limits, or its log is behind the policy that the ingress matched with, or the check
     /// has more than [`MAX_LEGS`] legs.
     Policy,
     /// A limit's windows follow cluster time, and the owner has not heard of cluster time yet.

@@ -23,7 +23,7 @@ pub const SHARES_MAX: usize = 4_096;
 pub const DIVISORS_MAX: usize = 16;
 
 /// The limiter of one session of one ingress. A new session takes a new one.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Emergency {
     /// When the session began: every key reads as used to the full then.
     since: Now,
@@ -175,7 +175,7 @@ fn fill_time(shape: &Shape, rate: Rate) -> Span {
 }
 
 /// Among how many sessions shares are divided, and were.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Divisors {
     current: Option<u32>,
     /// Higher ones, and until when they were in force: oldest first, and so the highest first.

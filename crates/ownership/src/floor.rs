@@ -4,6 +4,8 @@
 
 use limits::{Absent, Algorithm, Basis, Moment, Now, Shape};
 
+use crate::bug::Bug;
+
 /// Through what an absent key of one partition is read, limit by limit. It holds as long as the owner's reign; that it
 /// wears off (after one window, or once a bucket has had time to fill) is the arithmetic of [`Absent::FullAsOf`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,12 +26,14 @@ impl Floor {
     /// How an absent key of a limit of this shape is read, which control allotted at log index `allotted_at`. One that
     /// counts slots reads full even if it fails open: it then admits all the same, but whoever holds a slot that this
     /// owner does not know of can renew it.
-    pub const fn absent(&self, shape: &Shape, allotted_at: u64) -> Absent {
+    pub fn absent(&self, shape: &Shape, allotted_at: u64) -> Absent {
         match self {
             Floor::Fresh => Absent::Fresh,
+            Floor::FullAsOf { .. } if Bug::SuccessorFresh.is_here() => Absent::Fresh,
             Floor::FullAsOf { takeover_index, .. } if allotted_at > *takeover_index => Absent::Fresh,
             Floor::FullAsOf { at, .. } => match (shape.basis, shape.algorithm) {
                 (Basis::Hi, _) | (Basis::Lo, Algorithm::Concurrency { .. }) => Absent::FullAsOf(*at),
+                (Basis::Lo, _) if Bug::OpenReadsFull.is_here() => Absent::FullAsOf(*at),
                 (Basis::Lo, _) => Absent::Fresh,
             },
         }

@@ -145,7 +145,7 @@ type Words = [u64; 2];
 
 /// Records in the order they were made. Legs and charges of all of them share a strip each, so that keeping a record
 /// allocates nothing once the strips have grown.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Journal {
     heads: Strip<Head>,
     legs: Strip<LegDecision>,
@@ -155,7 +155,7 @@ struct Journal {
 }
 
 /// The records of one partition under one owner.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Records {
     charged: Journal,
     free: Journal,
@@ -472,6 +472,7 @@ impl Journal {
             units: head.units,
             replayed: true,
             recovering: head.recovering,
+            cacheable: Span::ZERO,
             legs: self.legs.run(head.first_leg, usize::from(head.legs)).copied().collect(),
         }
     }

@@ -18,7 +18,7 @@ pub const REFUNDS_MAX: usize = 4_096;
 type Charges = SmallVec<[Charge; 2]>;
 
 /// The charges of one partition that can be refunded.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Refunds {
     kept: BTreeMap<CheckId, (Moment, Charges)>,
     /// In the order they were made; some may have been taken since.

@@ -9,10 +9,12 @@ use std::cell::Cell;
 use std::hint::black_box;
 use std::num::NonZeroU64;
 
-use limits::{LegDecision, Moment, Span, Wait};
+use limits::{
+    Algorithm, Basis, DomainId, FailMode, Fingerprint, LegDecision, LimitId, Moment, Shape, Span, Variant, Wait,
+};
 use ring::{NodeId, PartitionId};
-use ringfence_ownership::ingress::{Asking, LegResult, Outcome, Patience, Said, Step, WhyFailed, after, combine};
-use ringfence_ownership::{Answer, CheckId, Epoch, Route, Routes, SessionId, Verdict};
+use ringfence_ownership::ingress::{AskedLeg, Asking, Came, Outcome, Patience, Said, Step, conclude};
+use ringfence_ownership::{Act, Answer, CheckId, Epoch, Route, Routes, SessionId, Verdict};
 use smallvec::smallvec;
 
 thread_local! {
@@ -57,6 +59,22 @@ fn decision() -> LegDecision {
     LegDecision { allowed: true, capacity: 9, remaining: 8, wait, reset_after: Span::ZERO, next_unit_after: None }
 }
 
+fn leg(group: u8) -> AskedLeg {
+    let algorithm = Algorithm::TokenBucket { burst: 1 };
+    AskedLeg {
+        limit: LimitId(1),
+        variant: Variant::OWN,
+        key: Fingerprint([u64::from(group), 0]),
+        cost: 1,
+        shadow: false,
+        fail: FailMode::Open,
+        when_full: FailMode::Open,
+        whole: Shape { limit: LimitId(1), domain: DomainId(0), rate: None, algorithm, basis: Basis::Lo },
+        group,
+        place: 0,
+    }
+}
+
 /// Puts a question that is answered at its second attempt, or not at all, and returns what it came to.
 fn ask(routes: &Routes, number: u64) -> Outcome {
     let route = routes.route_of(PartitionId(number as u16 % 8));
@@ -68,7 +86,8 @@ fn ask(routes: &Routes, number: u64) -> Outcome {
                 Step::Done(outcome) => return outcome,
                 Step::Send { attempt: 2, owner, .. } if number.is_multiple_of(2) => {
                     let legs = smallvec![decision(), decision()];
-                    let verdict = Verdict { allowed: true, units: 0, replayed: false, recovering: false, legs };
+                    let (replayed, recovering, cacheable) = (false, false, Span::ZERO);
+                    let verdict = Verdict { allowed: true, units: 0, replayed, recovering, cacheable, legs };
                     asking.handle_answer(2, owner.epoch, Answer::Decided(verdict), ms(time));
                 }
                 Step::Send { .. } | Step::Refresh => {}
@@ -80,24 +99,20 @@ fn ask(routes: &Routes, number: u64) -> Outcome {
 }
 
 #[test]
-fn a_question_that_is_asked_again_and_combined_with_others_allocates_nothing() {
+fn a_question_that_is_asked_again_and_concluded_with_others_allocates_nothing() {
     let route = Route { epoch: Epoch(1), session: Some(SESSION) };
     let routes = Routes::new(1, std::iter::repeat_n(route, 8));
+    let legs = [leg(0), leg(1)];
     let before = ALLOCATIONS.get();
     let mut answered = 0;
     for number in 0..1_000 {
-        let said = match ask(&routes, number) {
-            Outcome::Decided(verdict) => Said::Owner(verdict.legs[0]),
-            Outcome::Failed(why) => {
-                assert_eq!(why, WhyFailed::Silence);
-                Said::Open
-            }
-            Outcome::TableFull { .. } | Outcome::IdReused => panic!("nobody said so"),
-        };
-        let results = [0, 1].map(|group| LegResult { group, shadow: false, said });
-        let combined = combine(black_box(&results));
-        black_box(after(combined.allowed, &results, 1, true));
-        answered += u64::from(matches!(said, Said::Owner(_)));
+        let outcome = ask(&routes, number);
+        let came = Came { outcome: Some(&outcome), may_have_spent: true };
+        let came = [came, came];
+        let concluded = conclude(Act::Spend, black_box(&legs), &came, |_| panic!("no emergency"));
+        black_box((concluded.after(1), concluded.owed(1)));
+        answered += u64::from(matches!(concluded.results[0].said, Said::Owner(_)));
+        assert!(concluded.allowed);
     }
     assert_eq!((answered, ALLOCATIONS.get() - before), (500, 0));
 }

@@ -141,6 +141,11 @@ impl Catalogue {
         &self.budgets
     }
 
+    /// The same catalogue with counts of keys of its own from here on, as a copied machine has.
+    pub fn copied(&self) -> Catalogue {
+        Catalogue { budgets: Arc::new(Budgets::clone(&self.budgets)), ..self.clone() }
+    }
+
     /// The number of a domain: the one it has or had, or the next.
     fn number(&mut self, name: &str) -> Result<DomainId, CatalogueError> {
         if let Some(number) = self.numbers.get(name) {

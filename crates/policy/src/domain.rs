@@ -385,7 +385,10 @@ impl Domain {
         let own = own.map(|limit| (limit.id, Variant::OWN, limit.shape_id(), limit.allotted_at()));
         let varied = self.variations.iter();
         let varied = varied.map(|it| (it.limit, it.variant, it.measure.shape_id, it.allotted_at));
-        own.chain(varied).map(|(limit, variant, shape, allotted_at)| (limit, variant, BookEntry { shape, allotted_at }))
+        let revision = self.revision;
+        own.chain(varied).map(move |(limit, variant, shape, allotted_at)| {
+            (limit, variant, BookEntry { shape, allotted_at, revision })
+        })
     }
 
     /// The limits that apply to a check with these attributes and this cost, at this cluster time: overrides end by it.

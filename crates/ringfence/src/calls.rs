@@ -124,6 +124,12 @@ impl Calls {
         self.read(path, self.authorised(request).send(body.to_string()))
     }
 
+    /// `PUT path` with a JSON body.
+    pub fn put_json(&self, path: &str, body: &Value) -> anyhow::Result<Answer> {
+        let request = self.agent.put(format!("{}{path}", self.base)).content_type("application/json");
+        self.read(path, self.authorised(request).send(body.to_string()))
+    }
+
     /// `PUT path` with a text body and an `If-Match`.
     pub fn put(&self, path: &str, if_match: &str, body: &str) -> anyhow::Result<Answer> {
         let request = self.agent.put(format!("{}{path}", self.base)).content_type("application/yaml");

@@ -375,6 +375,9 @@ pub enum Policy {
         /// Why; kept in the history.
         #[arg(long, default_value = "")]
         reason: String,
+        /// Wait until every node that lives goes by it; exit 1 if that is not so after ten seconds.
+        #[arg(long)]
+        wait: bool,
     },
     /// Print the current document of a domain.
     Show {
@@ -402,6 +405,13 @@ pub enum Cluster {
         /// With --wait: also wait until so many nodes live.
         #[arg(long, value_name = "COUNT", requires = "wait")]
         nodes: Option<usize>,
+    },
+    /// How long leases last, on all nodes: for about so long nobody decides for what a dead node owned. Longer takes effect at
+    /// once; shorter once every longer lease is over.
+    SetLease {
+        /// The new length, such as 5s; longer than a change of leader takes, and at most 60s.
+        #[arg(long, value_parser = duration, value_name = "TIME")]
+        ttl: Duration,
     },
     /// Which node owns which partitions, at which epoch.
     Map,

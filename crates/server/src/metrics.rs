@@ -109,7 +109,18 @@ impl Figures {
         histograms(encoder, &families::FORWARD_DURATION, durations)?;
         counters(encoder, &families::FORWARD_ERRORS, errors)?;
         counters(encoder, &families::LOST_CORRECTIONS, lost)?;
-        counters(encoder, &families::CANCELLED_CHARGES, [([], self.cancelled_charges)])
+        counters(encoder, &families::CANCELLED_CHARGES, [([], self.cancelled_charges)])?;
+        counters(encoder, &families::UNANSWERED, self.unanswered.iter().map(word_count))?;
+        let mut open: BTreeMap<Labels<1>, f64> = BTreeMap::new();
+        let mut opened: Sums<1> = Sums::new();
+        for (peer, is_open, count) in &self.circuits {
+            let label = room.label(peer);
+            *open.entry([label.to_owned()]).or_default() += f64::from(u8::from(*is_open));
+            add(&mut opened, [label], *count);
+        }
+        gauges(encoder, &families::CIRCUIT_OPEN, open)?;
+        counters(encoder, &families::CIRCUITS_OPENED, opened)?;
+        gauges(encoder, &families::DENIALS_REMEMBERED, [([], self.denials as f64)])
     }
 
     fn ownership(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
@@ -121,7 +132,10 @@ impl Figures {
         gauges(encoder, &families::KEYS, keys.into_iter().map(|(labels, count)| (labels, count as f64)))?;
         gauges(encoder, &families::PARTITIONS, self.partitions.iter().map(by_word))?;
         counters(encoder, &families::TAKEOVERS, self.takeovers.iter().map(word_count))?;
-        gauges(encoder, &families::LEASE_REMAINING, [([], self.lease_remaining.as_nanos() as f64 / 1e9)])
+        gauges(encoder, &families::LEASE_REMAINING, [([], self.lease_remaining.as_nanos() as f64 / 1e9)])?;
+        gauges(encoder, &families::LEASE_TTL, [([], self.lease_ttl.as_nanos() as f64 / 1e9)])?;
+        gauges(encoder, &families::CLOCK_TRUSTED, [([], f64::from(u8::from(self.clock_trusted)))])?;
+        gauges(encoder, &families::N_MAX, [([], f64::from(self.n_max))])
     }
 
     fn control(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {

@@ -30,6 +30,8 @@ pub enum Forwarded {
     Trim(PartitionId, CheckId, Asker, u64),
     /// Charge without asking, unless others than this asker know of a decision; no reply.
     Debt(PartitionId, CheckId, Asker, SmallVec<[CheckLeg; 2]>),
+    /// Keys were reset: forget denials that were said to be certain; one reply is due, and says nothing.
+    Forget,
 }
 
 /// An owner's answer with what proves its authority.
@@ -73,6 +75,7 @@ pub fn forwarded_to_proto(item: &Forwarded) -> proto::ForwardItem {
             attempt: u32::from(check.attempt),
             indexed: check.indexed,
             question: check.question,
+            revision: check.revision,
             act: act_to_proto(check.act),
             legs: check.legs.iter().map(leg_to_proto).collect(),
         }),
@@ -93,6 +96,7 @@ pub fn forwarded_to_proto(item: &Forwarded) -> proto::ForwardItem {
             asker: asker.0,
             legs: legs.iter().map(leg_to_proto).collect(),
         }),
+        Forwarded::Forget => Item::Forget(true),
     };
     proto::ForwardItem { item: Some(item) }
 }
@@ -113,6 +117,7 @@ pub fn forwarded_from_proto(item: proto::ForwardItem) -> Result<Forwarded, Malfo
                 attempt: u8::try_from(check.attempt).map_err(|_| MalformedForward::OutOfRange("attempt"))?,
                 indexed: check.indexed,
                 question: check.question,
+                revision: check.revision,
                 act: check.act.map_or(Ok(Act::Spend), act_from_proto)?,
                 legs: legs_from_proto(&check.legs)?,
             },
@@ -134,6 +139,7 @@ pub fn forwarded_from_proto(item: proto::ForwardItem) -> Result<Forwarded, Malfo
             Asker(debt.asker),
             legs_from_proto(&debt.legs)?,
         )),
+        Item::Forget(_) => Ok(Forwarded::Forget),
     }
 }
 
@@ -146,6 +152,7 @@ pub fn reply_to_proto(reply: &Reply) -> proto::ForwardReply {
             replayed: verdict.replayed,
             recovering: verdict.recovering,
             units: verdict.units,
+            cacheable_nanos: verdict.cacheable.as_nanos(),
             legs: verdict.legs.iter().map(decision_to_proto).collect(),
         }),
         Answer::NotOwner { epoch: _, hint } => {
@@ -153,6 +160,7 @@ pub fn reply_to_proto(reply: &Reply) -> proto::ForwardReply {
         }
         Answer::Unknown(why) => Wire::Unknown(unknown_to_proto(*why)),
         Answer::IdReused => Wire::IdReused(true),
+        Answer::StaleRevision { revision } => Wire::StaleRevision(*revision),
     };
     proto::ForwardReply {
         session: reply.session.map(session_to_proto),
@@ -178,6 +186,7 @@ pub fn reply_from_proto(reply: proto::ForwardReply) -> Result<Reply, MalformedFo
         }
         Wire::Unknown(why) => Answer::Unknown(unknown_from_proto(why)?),
         Wire::IdReused(_) => Answer::IdReused,
+        Wire::StaleRevision(revision) => Answer::StaleRevision { revision },
     };
     Ok(Reply {
         session: reply.session.as_ref().map(session_from_proto).transpose()?,
@@ -306,6 +315,7 @@ fn verdict_from_proto(verdict: &proto::ForwardVerdict) -> Result<Verdict, Malfor
         units: verdict.units,
         replayed: verdict.replayed,
         recovering: verdict.recovering,
+        cacheable: Span::from_nanos(verdict.cacheable_nanos),
         legs: verdict.legs.iter().map(decision_from_proto).collect::<Result<_, _>>()?,
     })
 }
@@ -400,7 +410,7 @@ mod tests {
         ];
         for act in acts {
             let legs = legs.clone();
-            let check = Check { id, asker, attempt: 2, indexed: true, question: 9, act, legs };
+            let check = Check { id, asker, attempt: 2, indexed: true, revision: 3, question: 9, act, legs };
             let item = Forwarded::Check(PartitionId(4095), check);
             assert_eq!(forwarded_from_proto(forwarded_to_proto(&item)), Ok(item));
         }
@@ -408,6 +418,7 @@ mod tests {
             Forwarded::Trim(PartitionId(9), id, asker, 11),
             Forwarded::Cancel(PartitionId(0), id, asker),
             Forwarded::Debt(PartitionId(17), id, asker, SmallVec::from_iter([leg(4)])),
+            Forwarded::Forget,
         ] {
             assert_eq!(forwarded_from_proto(forwarded_to_proto(&item)), Ok(item));
         }
@@ -421,6 +432,7 @@ mod tests {
             units: 12,
             replayed: true,
             recovering: true,
+            cacheable: Span::from_millis(70),
             legs: [Wait::Now, Wait::After(Span::from_nanos(5)), Wait::Never].map(decision).into_iter().collect(),
         };
         let unknowns =
@@ -430,6 +442,7 @@ mod tests {
             Answer::NotOwner { epoch, hint: Some(session()) },
             Answer::NotOwner { epoch, hint: None },
             Answer::IdReused,
+            Answer::StaleRevision { revision: u64::MAX },
         ];
         answers.extend(unknowns.map(Answer::Unknown));
         for answer in answers {
@@ -446,6 +459,7 @@ mod tests {
             asker,
             attempt: 1,
             indexed: false,
+            revision: 0,
             question: 0,
             act: Act::Spend,
             legs: SmallVec::from_iter([leg(1)]),

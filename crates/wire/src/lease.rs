@@ -31,6 +31,9 @@ pub fn renewal_to_proto(renewal: &Renewal) -> proto::RenewRequest {
         map_version: renewal.map_version,
         clock_nanos: renewal.my_clock.as_nanos(),
         wall_clock_nanos: renewal.wall_clock.map_or(0, WallTime::as_unix_nanos),
+        ack_heard_nanos: renewal.ack_heard.as_nanos(),
+        n_max: renewal.n_max,
+        applied: renewal.applied,
     }
 }
 
@@ -47,7 +50,10 @@ pub fn renewal_from_proto(request: &proto::RenewRequest) -> Result<Renewal, Malf
         last_ack_seen: request.last_ack_seen,
         map_version: request.map_version,
         my_clock: Moment::from_nanos(request.clock_nanos),
+        ack_heard: Moment::from_nanos(request.ack_heard_nanos),
         wall_clock: wall_from_proto(request.wall_clock_nanos),
+        n_max: request.n_max,
+        applied: request.applied,
     })
 }
 
@@ -61,6 +67,7 @@ pub fn renewed_to_proto(renewed: &Result<Ack, NotRenewed>) -> proto::RenewReply 
             nonce: ack.nonce,
             ttl_nanos: ack.ttl.as_nanos(),
             n_max: ack.news.n_max,
+            n_max_settled: ack.news.n_max_settled,
             map_version: ack.news.map_version,
             cluster_time_nanos: ack.news.cluster_time.map_or(0, WallTime::as_unix_nanos),
         }),
@@ -84,6 +91,7 @@ pub fn renewed_from_proto(reply: &proto::RenewReply) -> Result<Result<Ack, NotRe
             ttl: Span::from_nanos(ack.ttl_nanos),
             news: News {
                 n_max: ack.n_max,
+                n_max_settled: ack.n_max_settled,
                 cluster_time: wall_from_proto(ack.cluster_time_nanos),
                 map_version: ack.map_version,
             },
@@ -93,6 +101,7 @@ pub fn renewed_from_proto(reply: &proto::RenewReply) -> Result<Result<Ack, NotRe
             Reason::UnknownSession => Ok(Err(Refused::UnknownSession.into())),
             Reason::Stale => Ok(Err(Refused::Stale.into())),
             Reason::Forked => Ok(Err(Refused::Forked.into())),
+            Reason::OddClock => Ok(Err(Refused::OddClock.into())),
             Reason::Dropped => Ok(Err(NotRenewed::Dropped)),
             Reason::Unspecified => Err(MalformedForward::OutOfRange("reason")),
         },
@@ -105,6 +114,7 @@ const fn reason_of(why: NotRenewed) -> Reason {
         NotRenewed::Refused(Refused::UnknownSession) => Reason::UnknownSession,
         NotRenewed::Refused(Refused::Stale) => Reason::Stale,
         NotRenewed::Refused(Refused::Forked) => Reason::Forked,
+        NotRenewed::Refused(Refused::OddClock) => Reason::OddClock,
         NotRenewed::Dropped => Reason::Dropped,
     }
 }
@@ -137,7 +147,10 @@ mod tests {
                 last_ack_seen: 3,
                 map_version: 77,
                 my_clock: Moment::from_nanos(123),
+                ack_heard: Moment::from_nanos(122),
                 wall_clock,
+                n_max: 5,
+                applied: 78,
             };
             assert_eq!(renewal_from_proto(&renewal_to_proto(&renewal)), Ok(renewal));
         }
@@ -145,16 +158,18 @@ mod tests {
 
     #[test]
     fn every_answer_to_a_renewal_comes_back_as_it_went() {
-        let news = News { n_max: 3, cluster_time: Some(WallTime::from_unix_nanos(5)), map_version: 8 };
+        let news =
+            News { n_max: 3, n_max_settled: true, cluster_time: Some(WallTime::from_unix_nanos(5)), map_version: 8 };
         let ack = Ack { session: session(), seq: 4, nonce: 6, ttl: Span::from_secs(3), news };
         for renewed in [
             Ok(ack),
-            Ok(Ack { news: News { cluster_time: None, ..news }, ..ack }),
+            Ok(Ack { news: News { cluster_time: None, n_max_settled: false, ..news }, ..ack }),
             Err(NotRenewed::NotLeader),
             Err(NotRenewed::Dropped),
             Err(Refused::UnknownSession.into()),
             Err(Refused::Stale.into()),
             Err(Refused::Forked.into()),
+            Err(Refused::OddClock.into()),
         ] {
             assert_eq!(renewed_from_proto(&renewed_to_proto(&renewed)), Ok(renewed));
         }

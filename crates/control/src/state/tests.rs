@@ -203,14 +203,72 @@ fn runs_that_cannot_be_are_refused() {
 }
 
 #[test]
-fn n_max_falls_to_the_number_of_live_sessions_at_most() {
+fn n_max_falls_to_the_number_of_those_who_may_lend_at_most() {
     let mut history = History::placed(3);
-    assert_eq!(history.apply(Command::LowerNMax { to: 3 }), Err(Refusal::NMax { n_max: 3, live: 3 }));
-    history.apply(Command::Expire { sessions: vec![session(3, 1)], takeovers: vec![] }).unwrap();
-    assert_eq!(history.apply(Command::LowerNMax { to: 1 }), Err(Refusal::NMax { n_max: 3, live: 2 }));
-    assert_eq!(history.apply(Command::LowerNMax { to: 4 }), Err(Refusal::NMax { n_max: 3, live: 2 }));
+    assert_eq!(history.apply(Command::LowerNMax { to: 3 }), Err(Refusal::NMax { n_max: 3, lending: 3 }));
+    history.apply(Command::Release { session: session(3, 1), takeovers: vec![] }).unwrap();
+    assert_eq!(history.apply(Command::LowerNMax { to: 1 }), Err(Refusal::NMax { n_max: 3, lending: 2 }));
+    assert_eq!(history.apply(Command::LowerNMax { to: 4 }), Err(Refusal::NMax { n_max: 3, lending: 2 }));
+    assert_eq!(history.cluster().plan_lower_n_max(), Some(2));
     assert_eq!(history.apply(Command::LowerNMax { to: 2 }), Ok(Applied::NMaxLowered));
-    assert_eq!(history.cluster().sessions.n_max, 2);
+    assert_eq!(history.words(), ["n_max_lowered"]);
+    assert_eq!((history.cluster().sessions.n_max, history.cluster().plan_lower_n_max()), (2, None));
+}
+
+#[test]
+fn a_node_whose_session_expired_may_lend_until_it_opens_another() {
+    let mut history = History::placed(3);
+    history.apply(Command::Expire { sessions: vec![session(3, 1)], takeovers: vec![] }).unwrap();
+    assert_eq!(history.cluster().sessions.lenders(), BTreeSet::from([node(3)]));
+    assert_eq!(history.cluster().plan_lower_n_max(), None, "cut off, it still has its third");
+    assert_eq!(history.apply(open(4, 1)), Ok(Applied::SessionOpened { n_max: 4 }));
+    assert_eq!(
+        history.apply(open(3, 2)),
+        Ok(Applied::SessionOpened { n_max: 4 }),
+        "its own word that the other is over"
+    );
+    assert_eq!(history.cluster().sessions.lenders(), BTreeSet::new());
+    history.apply(Command::Release { session: session(3, 2), takeovers: vec![] }).unwrap();
+    assert_eq!((history.cluster().sessions.lending(), history.cluster().plan_lower_n_max()), (3, Some(3)));
+}
+
+#[test]
+fn who_may_lend_is_counted_when_its_session_has_long_been_forgotten() {
+    let mut history = History::founded(1);
+    history.apply(open(1, 1)).unwrap();
+    for n in 2..2 + SESSIONS_REMEMBERED as u64 {
+        history.apply(open(n, 1)).unwrap();
+        history.apply(Command::Expire { sessions: vec![session(n, 1)], takeovers: vec![] }).unwrap();
+    }
+    let all = SESSIONS_REMEMBERED as u32 + 1;
+    let sessions = &history.cluster().sessions;
+    assert_eq!((sessions.n_max, sessions.lending(), sessions.forgotten_lenders), (all, all, 0));
+    history.apply(open(900, 1)).unwrap();
+    history.apply(Command::Expire { sessions: vec![session(900, 1)], takeovers: vec![] }).unwrap();
+    let sessions = &history.cluster().sessions;
+    assert_eq!((sessions.n_max, sessions.lending(), sessions.forgotten_lenders), (all + 1, all + 1, 1));
+    assert_eq!(sessions.ended.len(), SESSIONS_REMEMBERED);
+}
+
+#[test]
+fn a_ttl_is_set_by_command_and_a_shorter_one_is_settled_by_another() {
+    let mut history = History::placed(3);
+    let secs = Span::from_secs;
+    assert_eq!((history.cluster().terms().ttl(), history.cluster().terms().waited()), (secs(3), secs(3)));
+    assert_eq!(history.apply(Command::SetTtl { ttl: secs(6) }), Ok(Applied::LeaseChanged));
+    assert_eq!(history.words(), ["lease_changed"]);
+    assert_eq!(history.apply(Command::SetTtl { ttl: secs(6) }), Ok(Applied::LeaseChanged));
+    assert_eq!(history.words(), Vec::<&str>::new(), "asked again");
+    assert_eq!(history.apply(Command::SetTtl { ttl: secs(2) }), Ok(Applied::LeaseChanged));
+    assert_eq!((history.cluster().terms().ttl(), history.cluster().terms().waited()), (secs(2), secs(6)));
+    let since = history.cluster().lease.changed_at;
+    assert_eq!(history.apply(Command::SettleTtl { since: since - 1 }), Err(Refusal::NothingToSettle));
+    assert_eq!(history.apply(Command::SettleTtl { since }), Ok(Applied::LeaseChanged));
+    assert_eq!(history.words(), ["lease_settled"]);
+    assert_eq!(history.cluster().terms().waited(), secs(2));
+    assert_eq!(history.cluster().genesis.lease.ttl, secs(3), "what the cluster was founded with stays known");
+    let too_short = history.apply(Command::SetTtl { ttl: secs(1) });
+    assert_eq!(too_short, Err(Refusal::BadGenesis(crate::GenesisError::Lease)));
 }
 
 #[test]
@@ -224,6 +282,9 @@ fn a_snapshot_that_contradicts_itself_is_refused() {
     assert_eq!(restored(|_| ()).as_ref(), Ok(&history.state));
     assert_eq!(restored(|c| c.genesis.founders.clear()), Err(Corrupt::Genesis));
     assert_eq!(restored(|c| c.sessions.n_max = 2), Err(Corrupt::Sessions));
+    assert_eq!(restored(|c| c.lease.ttl = Span::from_secs(1)), Err(Corrupt::Lease));
+    assert_eq!(restored(|c| c.lease.waited = Span::from_secs(2)), Err(Corrupt::Lease));
+    assert_eq!(restored(|c| c.lease.changed_at = 99), Err(Corrupt::Lease));
     assert_eq!(restored(|c| c.map.assignments[0].owner = Some(session(9, 1))), Err(Corrupt::Map));
     assert_eq!(restored(|c| c.map.assignments[0].epoch = Epoch(0)), Err(Corrupt::Map));
     assert_eq!(restored(|c| c.map.assignments.truncate(15)), Err(Corrupt::Map));
@@ -241,6 +302,8 @@ enum Attempt {
     AppointAt { first: u16, len: u16, nth: usize },
     Policy { domain: u8, expected: Option<u64>, limits: Vec<(u8, u8, Option<u8>)> },
     LowerNMax { to: u32 },
+    SetTtl { secs: u64 },
+    SettleTtl { back: u64 },
 }
 
 fn attempt() -> impl Strategy<Value = Attempt> {
@@ -254,6 +317,8 @@ fn attempt() -> impl Strategy<Value = Attempt> {
         2 => (0u8..2, prop::option::of(0u64..4), limits)
             .prop_map(|(domain, expected, limits)| Attempt::Policy { domain, expected, limits }),
         1 => (0u32..8).prop_map(|to| Attempt::LowerNMax { to }),
+        1 => (0u64..8).prop_map(|secs| Attempt::SetTtl { secs }),
+        1 => (0u64..2).prop_map(|back| Attempt::SettleTtl { back }),
     ]
 }
 
@@ -292,6 +357,8 @@ impl Attempt {
                 Command::ApplyPolicy(Box::new(proposal))
             }
             Attempt::LowerNMax { to } => Command::LowerNMax { to },
+            Attempt::SetTtl { secs } => Command::SetTtl { ttl: Span::from_secs(secs) },
+            Attempt::SettleTtl { back } => Command::SettleTtl { since: cluster.lease.changed_at.saturating_sub(back) },
         }
     }
 }
@@ -331,7 +398,8 @@ impl Ledger {
         assert_eq!(before.map.assignments != after.map.assignments, before.map.version != after.map.version);
         self.ended.extend(before.sessions.live.keys().filter(|&&session| !after.sessions.lives(session)));
         assert!(after.sessions.live.keys().all(|live| !self.ended.contains(live)), "S5: sessions do not come back");
-        assert!(after.sessions.n_max >= after.sessions.live_count());
+        assert!(after.sessions.n_max >= after.sessions.lending(), "whoever may lend has a share");
+        assert!(after.terms().waited() >= after.terms().ttl(), "S4: nobody is ended before a lease could end");
         for (name, domain) in &after.policies.domains {
             for entry in domain.limits.values() {
                 let known = self.digests.entry(entry.id).or_insert((name.clone(), entry.digest));
@@ -363,6 +431,8 @@ proptest! {
             let by_command = matches!(command, Command::LowerNMax { .. });
             let falls = history.cluster().sessions.n_max < before.sessions.n_max;
             prop_assert!(by_command || !falls, "n_max falls by command only");
+            let waits_less = history.cluster().terms().waited() < before.terms().waited();
+            prop_assert!(matches!(command, Command::SettleTtl { .. }) || !waits_less, "holders first");
 
             let mut effects = Effects::default();
             prop_assert_eq!(twin.apply(history.state.applied(), &command, &mut effects), answer);

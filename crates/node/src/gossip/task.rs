@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use limits::Moment;
-use tokio::net::{UdpSocket, lookup_host};
 use tokio::sync::{broadcast, mpsc, oneshot, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
@@ -17,6 +16,7 @@ use super::identity::{AddressError, Identity};
 use super::view::{Event, View};
 use crate::clock;
 use crate::cluster::{ClusterId, ClusterUuid};
+use crate::net::{UdpSocket, lookup_host};
 use crate::secret::Secrets;
 
 /// How many events are kept for a reader that falls behind; then it misses the oldest.

@@ -1,32 +1,20 @@
-//! From what the owners of a question's limits said, or did not say, to its decision: failure modes answer for the silent,
-//! one decision is combined, what was charged in vain is taken back, and everything is counted.
+//! A question's decision in the words of the API: what its limits said, by the rules of `ownership::ingress::conclude`, with
+//! who said it and under which epoch. What follows from the decision is told to the owners, and everything is counted.
 
 mod earlier;
 
 use std::sync::atomic::Ordering;
 
-use limits::{Book, Charge, FailMode, LegDecision, Wait};
-use ownership::ingress::{After, LegResult, Outcome, Said, after, after_grant, combine};
-use ownership::{Act, CheckLeg, EmergencyAnswer, EmergencyLeg};
+use limits::{Book as _, Wait};
+use ownership::ingress::{After, AskedLeg, Came, Conclusion, LegResult, Outcome, Said, conclude};
+use ownership::{Act, EmergencyAnswer, EmergencyLeg};
 use smallvec::SmallVec;
 use wire::forward::Forwarded;
 
 use crate::decision::{Decision, LegAnswer, NotPut, Question, Reason, Source, Wanted};
-use crate::ingress::plan::{Asks, Group, Leg};
+use crate::ingress::plan::{Asks, Group};
 use crate::ingress::{Ingress, Settled};
 use crate::views::Policies;
-
-/// Charges of the emergency limiter, with the units that each was for; nearly always none.
-type Lent = SmallVec<[(Charge, u64); 1]>;
-
-/// What is gone by in asking for what no owner answered: the names it is looked up by, what was lent so far, and how many
-/// units are wanted, or granted by all limits so far.
-struct Stand<'p> {
-    policies: &'p Policies,
-    wanted: Wanted,
-    lent: Lent,
-    units: u64,
-}
 
 impl Ingress {
     /// The decision of a question of which every group is settled.
@@ -36,6 +24,7 @@ impl Ingress {
         question: &Question<'_>,
         policies: &Policies,
     ) -> Result<Decision, NotPut> {
+        asks.groups.iter().filter_map(outcome_of).for_each(|outcome| self.unanswered.count(outcome));
         if !asks.act().decides() {
             return earlier::conclude(asks);
         }
@@ -45,35 +34,22 @@ impl Ingress {
     }
 
     fn conclude_anew(&self, asks: &Asks, policies: &Policies) -> Result<Decision, NotPut> {
-        let units = asks.groups.iter().filter_map(granted_by).fold(asks.cost, u64::min);
-        let mut stand = Stand { policies, wanted: asks.wanted, lent: SmallVec::new(), units };
-        let results: SmallVec<[LegResult; 2]> =
-            asks.legs.iter().map(|leg| self.result_of(asks, leg, &mut stand)).collect();
-        let reused = is_reused(asks);
-        let combined = combine(&results);
-        let allowed = combined.allowed && !reused;
-        let granted = if asks.wanted == Wanted::UpTo && allowed { stand.units } else { 0 };
-        self.give_back(&stand, allowed, granted);
-        if asks.wanted != Wanted::Peek {
-            for (number, group) in (0u8..).zip(&asks.groups) {
-                let told = after(allowed, &results, number, may_have_spent(group));
-                let told = granted_by(group).map_or(told, |units| after_grant(told, units, granted));
-                self.settle_up(asks, number, &results, told, granted);
-            }
-        }
-        if reused {
+        let came: SmallVec<[Came<'_>; 2]> = asks.groups.iter().map(came_of).collect();
+        let concluded = conclude(asks.act(), &asks.legs, &came, |leg| self.lend(leg, policies));
+        self.settle_up(asks, &concluded);
+        if concluded.id_reused {
             return Err(NotPut::IdReused);
         }
-        let legs: SmallVec<[LegAnswer; 2]> =
-            asks.legs.iter().zip(&results).map(|(leg, result)| answer_of(asks, leg, result, granted)).collect();
+        let results = asks.legs.iter().zip(&concluded.results);
+        let legs: SmallVec<[LegAnswer; 2]> = results.map(|(leg, result)| answer_of(asks, leg, result)).collect();
         for (leg, answer) in asks.legs.iter().zip(&legs).filter(|_| asks.wanted != Wanted::Peek) {
-            let cost = if asks.wanted == Wanted::UpTo { leg.cost * granted } else { leg.cost };
-            self.count(policies, answer, cost);
+            self.count(policies, answer, concluded.counted(leg));
         }
-        let reason = combined.named.and_then(|index| legs.get(index)).map_or(Reason::Ok, |leg| leg.reason);
+        let Conclusion { allowed, named, granted, .. } = concluded;
+        let reason = named.and_then(|index| legs.get(index)).map_or(Reason::Ok, |leg| leg.reason);
         let cost = if asks.wanted == Wanted::UpTo { granted } else { asks.cost };
         let units = if allowed { granted.max(held_by(asks)) } else { 0 };
-        Ok(Decision { allowed, units, reason, cost, named: combined.named, ..decision_of(asks, legs) })
+        Ok(Decision { allowed, units, reason, cost, named, ..decision_of(asks, legs) })
     }
 
     /// Counts what one limit said.
@@ -83,88 +59,35 @@ impl Ingress {
         }
     }
 
-    fn result_of(&self, asks: &Asks, leg: &Leg, stand: &mut Stand<'_>) -> LegResult {
-        let said = match outcome_of(&asks.groups[usize::from(leg.group)]) {
-            Some(Outcome::Decided(verdict)) => match verdict.legs.get(usize::from(leg.place)) {
-                Some(decision) => Said::Owner(*decision),
-                None => self.without_owner(leg, leg.fail, stand),
-            },
-            Some(Outcome::TableFull { leg: full }) if *full == leg.place => {
-                self.without_owner(leg, leg.when_full, stand)
-            }
-            Some(Outcome::TableFull { .. } | Outcome::IdReused | Outcome::Failed(_)) | None => {
-                self.without_owner(leg, leg.fail, stand)
-            }
-        };
-        LegResult { group: leg.group, shadow: leg.shadow, said }
-    }
-
-    /// What a failure mode says.
-    fn without_owner(&self, leg: &Leg, mode: FailMode, stand: &mut Stand<'_>) -> Said {
-        match mode {
-            FailMode::Open => Said::Open,
-            FailMode::Closed => Said::Closed,
-            FailMode::Emergency { percent, .. } => self.emergency_says(leg, percent, stand),
-        }
-    }
-
-    fn emergency_says(&self, leg: &Leg, percent: u8, stand: &mut Stand<'_>) -> Said {
-        let up_to = (stand.wanted == Wanted::UpTo).then_some(stand.units);
-        let leg = EmergencyLeg { shape: leg.whole, percent, key: leg.key, cost: leg.cost, up_to };
-        let calendars = stand.policies.catalogue.shapes().shared_calendars();
+    fn lend(&self, leg: &EmergencyLeg, policies: &Policies) -> EmergencyAnswer {
+        let calendars = policies.catalogue.shapes().shared_calendars();
         let now = self.owner.now();
-        match self.emergency.lock().as_mut().map(|emergency| emergency.decide(&leg, calendars, now)) {
-            Some(EmergencyAnswer::Decided { decision, charge, units }) => {
-                stand.lent.extend(charge.map(|charge| (charge, units)));
-                stand.units = up_to.map_or(stand.units, |wanted| wanted.min(units));
-                Said::Emergency(decision)
-            }
-            Some(EmergencyAnswer::Closed) | None => Said::Closed,
+        match self.emergency.lock().as_mut() {
+            Some(emergency) => emergency.decide(leg, calendars, now),
+            None => EmergencyAnswer::Closed,
         }
     }
 
-    /// Takes back what the emergency limiter lent in vain: all of it where another limit refused or nothing was to be
-    /// spent, and what is above the units that all limits granted.
-    fn give_back(&self, stand: &Stand<'_>, allowed: bool, granted: u64) {
-        if stand.lent.is_empty() {
-            return;
+    /// Tells the emergency limiter and the owner of each group what became of the check, where they must know.
+    fn settle_up(&self, asks: &Asks, concluded: &Conclusion<'_>) {
+        if concluded.has_lent()
+            && let Some(emergency) = self.emergency.lock().as_mut()
+        {
+            concluded.give_back(emergency, self.owner.now());
         }
-        let now = self.owner.now();
-        if let Some(emergency) = self.emergency.lock().as_mut() {
-            for (charge, units) in &stand.lent {
-                if !allowed || stand.wanted == Wanted::Peek {
-                    emergency.undo(charge, now);
-                } else if stand.wanted == Wanted::UpTo && *units > granted {
-                    emergency.trim(charge, *units, granted, now);
+        for (number, group) in (0u8..).zip(&asks.groups) {
+            let after = concluded.after(number);
+            let asked = group.settled.as_ref().and_then(|settled| settled.owner);
+            let Some(owner) = asked.or(group.spent_at) else { continue };
+            let (partition, id, asker) = (group.partition, group.check.id, group.check.asker);
+            match after {
+                After::Nothing => {}
+                After::Cancel => {
+                    self.cancelled.fetch_add(1, Ordering::Relaxed);
+                    self.tell(owner, Forwarded::Cancel(partition, id, asker));
                 }
-            }
-        }
-    }
-
-    /// Tells the owner of a group what became of the check, where it must know.
-    fn settle_up(&self, asks: &Asks, number: u8, results: &[LegResult], told: After, granted: u64) {
-        let group = &asks.groups[usize::from(number)];
-        let Some(owner) = group.settled.as_ref().and_then(|settled| settled.owner) else { return };
-        let (partition, id) = (group.partition, group.check.id);
-        match told {
-            After::Nothing => {}
-            After::Cancel => {
-                self.cancelled.fetch_add(1, Ordering::Relaxed);
-                self.tell(owner, Forwarded::Cancel(partition, id, group.check.asker));
-            }
-            After::Trim(units) => self.tell(owner, Forwarded::Trim(partition, id, group.check.asker, units)),
-            After::Debt => {
-                let times = if asks.wanted == Wanted::UpTo { granted } else { 1 };
-                let unseen = |(leg, result): &(&Leg, &LegResult)| {
-                    leg.group == number && !leg.shadow && result.said == Said::Open
-                };
-                let passed = asks.legs.iter().zip(results).filter(unseen);
-                let owed = |(leg, _): (&Leg, &LegResult)| {
-                    let asked = group.check.legs[usize::from(leg.place)];
-                    CheckLeg { cost: asked.cost * times, ..asked }
-                };
-                let legs = passed.map(owed).collect();
-                self.tell(owner, Forwarded::Debt(partition, id, group.check.asker, legs));
+                After::Trim(units) => self.tell(owner, Forwarded::Trim(partition, id, asker, units)),
+                After::Debt => self.tell(owner, Forwarded::Debt(partition, id, asker, concluded.owed(number))),
             }
         }
     }
@@ -188,18 +111,6 @@ pub(super) fn decision_of(asks: &Asks, legs: SmallVec<[LegAnswer; 2]>) -> Decisi
     }
 }
 
-pub(super) fn is_reused(asks: &Asks) -> bool {
-    asks.groups.iter().any(|group| outcome_of(group) == Some(&Outcome::IdReused))
-}
-
-/// The units that the owner of a group granted to a check that takes as much as there is.
-fn granted_by(group: &Group) -> Option<u64> {
-    match (group.check.act, outcome_of(group)) {
-        (Act::UpTo { .. }, Some(Outcome::Decided(verdict))) => Some(verdict.units),
-        _ => None,
-    }
-}
-
 /// The nanoseconds that what the check holds lasts; 0 when it holds nothing.
 fn held_by(asks: &Asks) -> u64 {
     let verdicts = asks.groups.iter().filter_map(|group| match (group.check.act, outcome_of(group)) {
@@ -209,12 +120,14 @@ fn held_by(asks: &Asks) -> u64 {
     verdicts.filter(|nanos| *nanos > 0).min().unwrap_or(0)
 }
 
-pub(super) fn outcome_of(group: &Group) -> Option<&Outcome> {
-    group.settled.as_ref().map(|settled| &settled.outcome)
+fn came_of(group: &Group) -> Came<'_> {
+    let now = group.settled.as_ref().is_some_and(|settled| settled.may_have_spent);
+    let may_have_spent = now || group.spent_at.is_some();
+    Came { outcome: outcome_of(group), may_have_spent }
 }
 
-fn may_have_spent(group: &Group) -> bool {
-    group.settled.as_ref().is_some_and(|settled| settled.may_have_spent)
+pub(super) fn outcome_of(group: &Group) -> Option<&Outcome> {
+    group.settled.as_ref().map(|settled| &settled.outcome)
 }
 
 fn is_replayed(group: &Group) -> bool {
@@ -225,12 +138,10 @@ fn is_recovering(group: &Group) -> bool {
     matches!(outcome_of(group), Some(Outcome::Decided(verdict)) if verdict.recovering)
 }
 
-/// A limit that was answered without its owner has no numbers: nobody counted, and none are invented. `granted` is what a
-/// check that takes as much as there is got from all limits: what this one granted beyond it is undone.
-pub(super) fn answer_of(asks: &Asks, leg: &Leg, result: &LegResult, granted: u64) -> LegAnswer {
+/// A limit that was answered without its owner has no numbers: nobody counted, and none are invented.
+pub(super) fn answer_of(asks: &Asks, leg: &AskedLeg, result: &LegResult) -> LegAnswer {
     let group = &asks.groups[usize::from(leg.group)];
     let settled: Option<&Settled> = group.settled.as_ref();
-    let surplus = granted_by(group).unwrap_or(0).saturating_sub(granted);
     let degraded = |allowed, source| LegAnswer {
         limit: leg.limit,
         variant: leg.variant,
@@ -258,15 +169,9 @@ pub(super) fn answer_of(asks: &Asks, leg: &Leg, result: &LegResult, granted: u64
                 Wait::Now | Wait::After(_) => Reason::Limit,
             },
             source: settled.map_or(Source::Forwarded, |settled| settled.source),
-            numbers: Some(without_surplus(decision, surplus.saturating_mul(leg.cost))),
+            numbers: Some(decision),
             owner: settled.and_then(|settled| settled.owner).map(|owner| owner.session.node),
             epoch: settled.and_then(|settled| settled.epoch),
         },
     }
-}
-
-/// What stands once `surplus` units of a charge are undone.
-fn without_surplus(decision: LegDecision, surplus: u64) -> LegDecision {
-    let remaining = decision.remaining.saturating_add(surplus).min(decision.capacity);
-    LegDecision { remaining, ..decision }
 }

@@ -3,9 +3,9 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use limits::{AMOUNT_MAX, FailMode, Fingerprint, FingerprintKey, LimitId, Part, Shape, Span, Variant};
-use ownership::ingress::Asking;
-use ownership::{Act, Asker, Check, CheckId, CheckLeg};
+use limits::{AMOUNT_MAX, Fingerprint, FingerprintKey, LimitId, Part, Span, Variant};
+use ownership::ingress::{AskedLeg, Asking};
+use ownership::{Act, Asker, Check, CheckId, Owner as Appointed};
 use policy::bounds::LIMITS_PER_CHECK_MAX;
 use policy::{Applied, Domain, Matched};
 use ring::{PartitionId, RoutingHash, Scope};
@@ -35,7 +35,7 @@ pub(crate) enum Plan {
 /// The groups of a question.
 #[derive(Debug)]
 pub(crate) struct Asks {
-    pub(crate) legs: SmallVec<[Leg; 2]>,
+    pub(crate) legs: SmallVec<[AskedLeg; 2]>,
     pub(crate) groups: SmallVec<[Group; 1]>,
     pub(crate) wanted: Wanted,
     pub(crate) cost: u64,
@@ -43,24 +43,6 @@ pub(crate) struct Asks {
     /// Whether a limit that it brought along is not known and was passed.
     pub(crate) passed: bool,
     name: Name,
-}
-
-/// One limit of a question.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Leg {
-    pub(crate) limit: LimitId,
-    /// Which of its numbers apply.
-    pub(crate) variant: Variant,
-    pub(crate) key: Fingerprint,
-    pub(crate) cost: u64,
-    pub(crate) shadow: bool,
-    pub(crate) fail: FailMode,
-    pub(crate) when_full: FailMode,
-    /// The whole limit's numbers, of which an emergency share is a part.
-    pub(crate) whole: Shape,
-    /// Which group decides it, and its place there.
-    pub(crate) group: u8,
-    pub(crate) place: u8,
 }
 
 /// The limits of a question that one partition decides.
@@ -73,6 +55,9 @@ pub(crate) struct Group {
     pub(crate) asking: Option<Box<Asking>>,
     /// Its owner did not know a limit: the policies there and here differ.
     pub(crate) differs: bool,
+    /// The owner that may have charged it when it was asked under an earlier match: whatever it comes to now, that charge is
+    /// its own.
+    pub(crate) spent_at: Option<Appointed>,
     pub(crate) settled: Option<Settled>,
 }
 
@@ -141,14 +126,29 @@ impl Asks {
         last.saturating_add(1)
     }
 
-    fn add(&mut self, partition: PartitionId, mut leg: Leg, budget: Span) {
+    /// Whether what its owners would say may be known: it spends, and nobody can have decided it before under its id.
+    pub(crate) fn is_repeatable(&self) -> bool {
+        let Name { attempt, indexed, .. } = self.name;
+        self.wanted == Wanted::Spend && self.cost > 0 && attempt == 1 && !indexed
+    }
+
+    fn add(&mut self, partition: PartitionId, mut leg: AskedLeg, budget: Span) {
         let name = self.name;
         let place = match self.groups.iter().position(|group| group.partition == partition) {
             Some(place) => place,
             None => {
                 let Name { id, asker, attempt, indexed, question, act, told: _ } = name;
-                let check = Check { id, asker, attempt, indexed, question, act, legs: SmallVec::new() };
-                self.groups.push(Group { partition, check, budget, asking: None, differs: false, settled: None });
+                let (revision, legs) = (self.revision, SmallVec::new());
+                let check = Check { id, asker, attempt, indexed, revision, question, act, legs };
+                self.groups.push(Group {
+                    partition,
+                    check,
+                    budget,
+                    asking: None,
+                    differs: false,
+                    spent_at: None,
+                    settled: None,
+                });
                 self.groups.len() - 1
             }
         };
@@ -156,8 +156,7 @@ impl Asks {
         // Policies apply at most `MAX_LEGS` limits to one check, so both numbers are small.
         leg.group = place as u8;
         leg.place = legs.len() as u8;
-        let Leg { limit, variant, key, cost, shadow, .. } = leg;
-        legs.push(CheckLeg { limit, variant, key, cost, shadow });
+        legs.push(leg.to_check_leg());
         self.legs.push(leg);
     }
 }
@@ -221,7 +220,8 @@ impl Ingress {
                 Plan::Settled(Ok(unasked.missing_attribute(leg)))
             }
             Ok(Matched::Limits(limits)) => {
-                if limits.cost().checked_mul(units_of(wanted, cost)).is_none_or(|all| all > AMOUNT_MAX) {
+                let times = name.act.times().unwrap_or(1);
+                if limits.cost().checked_mul(times).is_none_or(|all| all > AMOUNT_MAX) {
                     return Plan::Settled(Err(NotPut::CostTooLarge));
                 }
                 if limits.len() > LIMITS_PER_CHECK_MAX {
@@ -282,24 +282,9 @@ const fn weighed_by(wanted: Wanted, cost: u64) -> u64 {
     }
 }
 
-/// How often the cost of one unit may come to be charged.
-const fn units_of(wanted: Wanted, cost: u64) -> u64 {
-    match wanted {
-        Wanted::UpTo | Wanted::Settle { .. } => cost,
-        Wanted::Spend
-        | Wanted::Peek
-        | Wanted::Acquire { .. }
-        | Wanted::Reserve { .. }
-        | Wanted::Renew { .. }
-        | Wanted::Release
-        | Wanted::Refund
-        | Wanted::Reset => 1,
-    }
-}
-
-fn leg_of(keys: &Keys, applied: &Applied<'_>) -> Leg {
+fn leg_of(keys: &Keys, applied: &Applied<'_>) -> AskedLeg {
     let limit = applied.limit();
-    Leg {
+    AskedLeg {
         limit: limit.id(),
         variant: applied.variant(),
         key: Fingerprint::of(&keys.fingerprint_key, limit.id(), applied.key()),

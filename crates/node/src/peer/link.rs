@@ -6,6 +6,9 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
+use limits::Moment;
+use ownership::ingress::{Breaker, Pass, Standing};
+use parking_lot::Mutex;
 use ring::NodeId;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
@@ -15,6 +18,7 @@ use wire::forward::{Forwarded, Reply, forwarded_to_proto, reply_from_proto};
 use wire::peer as proto;
 use wire::peer::peer_client::PeerClient;
 
+use crate::clock;
 use crate::peer::tally::PeerTally;
 
 /// Checks that may wait for one peer; one more is answered [`Unreachable::QueueFull`] at once.
@@ -48,12 +52,20 @@ pub enum Unreachable {
     /// The node is not known.
     #[error("unknown peer")]
     UnknownPeer,
+    /// The node is silent to everybody, and is left alone for a moment.
+    #[error("circuit open")]
+    CircuitOpen,
 }
 
 impl Unreachable {
     /// All of them, in the order in which they are counted.
-    pub const ALL: [Unreachable; 4] =
-        [Unreachable::QueueFull, Unreachable::NoConnection, Unreachable::StreamBroken, Unreachable::UnknownPeer];
+    pub const ALL: [Unreachable; 5] = [
+        Unreachable::QueueFull,
+        Unreachable::NoConnection,
+        Unreachable::StreamBroken,
+        Unreachable::UnknownPeer,
+        Unreachable::CircuitOpen,
+    ];
 
     /// The word that the `reason` label of `forward_errors_total` uses.
     pub const fn as_str(self) -> &'static str {
@@ -62,6 +74,7 @@ impl Unreachable {
             Unreachable::NoConnection => "no_connection",
             Unreachable::StreamBroken => "stream_broken",
             Unreachable::UnknownPeer => "unknown_peer",
+            Unreachable::CircuitOpen => "circuit_open",
         }
     }
 }
@@ -79,14 +92,27 @@ struct Outgoing {
 pub struct Link {
     queue: mpsc::Sender<Outgoing>,
     tally: Arc<PeerTally>,
+    breaker: Arc<Mutex<Breaker>>,
 }
 
 impl Link {
     /// Starts the task that serves `node` over `channel`, which connects lazily and reconnects by itself.
     pub fn start(node: NodeId, channel: Channel, tally: Arc<PeerTally>) -> Link {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
-        tokio::spawn(Carrier { node, client: PeerClient::new(channel), waiting, paused_until: None }.run());
-        Link { queue, tally }
+        let (client, breaker) = (PeerClient::new(channel), Arc::<Mutex<Breaker>>::default());
+        tokio::spawn(Carrier { node, client, waiting, paused_until: None, breaker: Arc::clone(&breaker) }.run());
+        Link { queue, tally, breaker }
+    }
+
+    /// Whether the peer may be asked now, or is left alone. Whoever may asks it.
+    pub fn may_ask(&self) -> bool {
+        self.breaker.lock().poll_pass(clock::now()) == Pass::Go
+    }
+
+    /// How the peer stands, and how often it began to be left alone.
+    pub fn circuit(&self) -> (Standing, u64) {
+        let breaker = self.breaker.lock();
+        (breaker.standing(), breaker.counts().0)
     }
 
     /// Sends a check; the receiver resolves to its reply. Dropping the receiver abandons the answer, not the check.
@@ -119,6 +145,7 @@ struct Carrier {
     client: PeerClient<Channel>,
     waiting: mpsc::Receiver<Outgoing>,
     paused_until: Option<tokio::time::Instant>,
+    breaker: Arc<Mutex<Breaker>>,
 }
 
 struct Stream {
@@ -154,6 +181,7 @@ impl Carrier {
     }
 
     fn pause(&mut self, why: &str) -> Option<Stream> {
+        self.breaker.lock().handle_failure(clock::now());
         tracing::debug!(node = self.node.0, why, "no stream to peer");
         self.paused_until = Some(tokio::time::Instant::now() + OPEN_PAUSE);
         None
@@ -169,8 +197,9 @@ impl Carrier {
                 biased;
                 replies = inbound.message() => {
                     let Ok(Some(replies)) = replies else { break };
-                    if !in_flight.deliver(replies) {
-                        break;
+                    match in_flight.deliver(replies) {
+                        Some(sent) => self.breaker.lock().handle_answer(sent),
+                        None => break,
                     }
                 }
                 permit = outbound.reserve(), if may_send && !ready.is_empty() => match permit {
@@ -179,7 +208,9 @@ impl Carrier {
                         while ready.len() < BATCH_MAX && let Ok(outgoing) = self.waiting.try_recv() {
                             ready.push(outgoing);
                         }
-                        permit.send(in_flight.depart(ready));
+                        let now = clock::now();
+                        self.breaker.lock().handle_sent(now);
+                        permit.send(in_flight.depart(ready, now));
                     }
                     Err(_) => break,
                 },
@@ -188,43 +219,49 @@ impl Carrier {
                 }
             }
         }
+        self.breaker.lock().handle_failure(clock::now());
         fail_all(ready, Unreachable::StreamBroken);
         in_flight.fail();
     }
 }
 
+/// One batch: its number, when it was sent, and who waits for its answers.
+struct Batch {
+    number: u64,
+    sent: Moment,
+    waiting: Vec<oneshot::Sender<Outcome>>,
+}
+
 /// Batches that were sent, the oldest first, and who waits for their answers.
 #[derive(Default)]
 struct InFlight {
-    batches: VecDeque<(u64, Vec<oneshot::Sender<Outcome>>)>,
+    batches: VecDeque<Batch>,
     number: u64,
 }
 
 impl InFlight {
     /// Makes a batch of everything that is ready.
-    fn depart(&mut self, ready: &mut Vec<Outgoing>) -> proto::ForwardBatch {
+    fn depart(&mut self, ready: &mut Vec<Outgoing>, now: Moment) -> proto::ForwardBatch {
         self.number += 1;
         let items = ready.iter().map(|outgoing| forwarded_to_proto(&outgoing.item)).collect();
         let waiting = ready.drain(..).filter_map(|outgoing| outgoing.reply).collect();
-        self.batches.push_back((self.number, waiting));
+        self.batches.push_back(Batch { number: self.number, sent: now, waiting });
         proto::ForwardBatch { number: self.number, items }
     }
 
-    /// Hands the replies of one batch to those who wait; false when the peer does not keep to the protocol.
-    fn deliver(&mut self, replies: proto::ForwardReplies) -> bool {
-        let expected = self.batches.front().map(|(number, waiting)| (*number, waiting.len()));
-        if expected != Some((replies.number, replies.replies.len())) {
-            return false;
-        }
-        let waiting = self.batches.pop_front().map(|(_, waiting)| waiting).unwrap_or_default();
+    /// Hands the replies of one batch to those who wait, and says when the batch was sent; `None` when the peer does not keep
+    /// to the protocol.
+    fn deliver(&mut self, replies: proto::ForwardReplies) -> Option<Moment> {
+        let is_it = |batch: &mut Batch| batch.number == replies.number && batch.waiting.len() == replies.replies.len();
+        let Batch { sent, waiting, .. } = self.batches.pop_front_if(is_it)?;
         for (reply, wire) in waiting.into_iter().zip(replies.replies) {
             settle(Some(reply), reply_from_proto(wire).map_err(|_| Unreachable::StreamBroken));
         }
-        true
+        Some(sent)
     }
 
     fn fail(self) {
-        for reply in self.batches.into_iter().flat_map(|(_, waiting)| waiting) {
+        for reply in self.batches.into_iter().flat_map(|batch| batch.waiting) {
             settle(Some(reply), Err(Unreachable::StreamBroken));
         }
     }

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use futures_util::future::join_all;
 use limits::Span;
+use ownership::ingress::Standing;
 use parking_lot::Mutex;
 use ring::NodeId;
 use tokio::sync::oneshot;
@@ -37,6 +39,7 @@ pub struct Links {
 
 #[derive(Clone)]
 struct Known {
+    name: String,
     address: String,
     link: Arc<Link>,
     tally: Arc<PeerTally>,
@@ -69,7 +72,7 @@ impl Links {
                         .ok()?;
                     let tally = tally_of(&mut tallies, &node.name);
                     let link = Arc::new(Link::start(node.id, channel, Arc::clone(&tally)));
-                    Known { address: address.clone(), link, tally }
+                    Known { name: node.name.clone(), address: address.clone(), link, tally }
                 }
             };
             Some((node.id, known))
@@ -92,6 +95,28 @@ impl Links {
                 answer
             }
         }
+    }
+
+    /// Whether a node may be asked now, or is left alone because it is silent to everybody. Whoever may asks it.
+    pub fn may_ask(&self, node: NodeId) -> bool {
+        self.links.load().get(&node).is_none_or(|known| known.link.may_ask())
+    }
+
+    /// Asks every node; resolves when each has answered or cannot.
+    pub fn ask_all(&self, item: &Forwarded) -> impl Future<Output = ()> + use<> {
+        let links = self.links.load();
+        let answers: Vec<_> = links.values().map(|known| known.link.ask(item.clone())).collect();
+        async move { drop(join_all(answers).await) }
+    }
+
+    /// How every peer stands, and how often it began to be left alone, by name.
+    pub fn circuits(&self) -> Vec<(String, Standing, u64)> {
+        let links = self.links.load();
+        let circuit = |known: &Known| {
+            let (standing, opened) = known.link.circuit();
+            (known.name.clone(), standing, opened)
+        };
+        links.values().map(circuit).collect()
     }
 
     /// Counts a check that could not be delivered.

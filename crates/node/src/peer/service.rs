@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::sync::Arc;
 
-use ownership::{Answer, Check};
+use ownership::{Answer, Check, Epoch};
 use ring::PartitionId;
 use tokio_stream::{Stream, StreamExt as _};
 use tonic::{Request, Response, Status, Streaming};
@@ -15,11 +15,21 @@ use wire::peer as proto;
 use wire::peer::peer_server::Peer;
 
 use crate::desk::Desk;
+use crate::ingress::Ingress;
 use crate::owner::{Owner, Reading};
 use crate::replica::Followers;
 
 /// Items in one batch at most; a peer that sends more does not keep to the protocol.
 pub const ITEMS_MAX: usize = 4_096;
+
+/// The reply to [`Forwarded::Forget`], of which only that it came matters.
+const FORGOTTEN: Reply = Reply {
+    session: None,
+    epoch: Epoch(0),
+    clock_nanos: 0,
+    revision: 0,
+    answer: Answer::NotOwner { epoch: Epoch(0), hint: None },
+};
 
 /// The service that peers call.
 #[derive(Clone, Debug)]
@@ -28,6 +38,8 @@ pub struct PeerService {
     pub owner: Arc<Owner>,
     /// Where renewals wait, on a leader.
     pub desk: Arc<Desk>,
+    /// Remembers denials, and is told of resets.
+    pub ingress: Arc<Ingress>,
 }
 
 #[tonic::async_trait]
@@ -52,8 +64,8 @@ impl Peer for PeerService {
 impl PeerService {
     /// The service of a node with these parts.
     pub fn of(parts: &Followers) -> PeerService {
-        let Followers { owner, desk, .. } = parts.clone();
-        PeerService { owner, desk }
+        let Followers { owner, desk, ingress, .. } = parts.clone();
+        PeerService { owner, desk, ingress }
     }
 
     fn decide(&self, batch: proto::ForwardBatch) -> Result<proto::ForwardReplies, Status> {
@@ -66,6 +78,10 @@ impl PeerService {
                 forwarded_from_proto(item).map_err(|malformed| Status::invalid_argument(malformed.to_string()))?;
             match item {
                 Forwarded::Check(partition, check) => waiting.push(partition, check),
+                Forwarded::Forget => {
+                    self.ingress.forget_denials();
+                    waiting.replies.push(Some(FORGOTTEN));
+                }
                 // What is told about a check never overtakes the checks that came before it.
                 Forwarded::Cancel(partition, id, asker) => {
                     waiting.decide(self);

@@ -12,6 +12,7 @@ mod machine;
 mod members;
 mod network;
 mod node;
+mod runtime;
 mod service;
 mod settings;
 mod standing;

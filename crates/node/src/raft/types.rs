@@ -7,6 +7,8 @@ use std::num::NonZeroU64;
 use bytes::Bytes;
 use ring::NodeId;
 
+use super::runtime::Runtime;
+
 openraft::declare_raft_types!(
     /// What our log carries and what its machine answers: bytes both, and no serde anywhere.
     pub(crate) Types:
@@ -15,6 +17,7 @@ openraft::declare_raft_types!(
         NodeId = u64,
         Node = Address,
         SnapshotData = Bytes,
+        AsyncRuntime = Runtime,
 );
 
 pub(crate) type Entry = openraft::Entry<Types>;

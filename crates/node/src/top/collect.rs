@@ -13,6 +13,7 @@ use tokio::task::JoinError;
 use wire::peer::control_client::ControlClient;
 use wire::top::{TopAsked, TopTold, top_asked_to_proto, top_told_from_proto};
 
+use crate::aside;
 use crate::node::Node;
 use crate::raft::Peer;
 use crate::views::Policies;
@@ -132,7 +133,7 @@ impl Node {
 
 /// What this node tells, made on a thread that decides no checks.
 pub(crate) async fn told_here(policies: Arc<Policies>, asked: TopAsked) -> TopTold {
-    match tokio::task::spawn_blocking(move || super::told(&policies, &asked)).await.map_err(JoinError::try_into_panic) {
+    match aside::run(move || super::told(&policies, &asked)).await.map_err(JoinError::try_into_panic) {
         Ok(told) => told,
         Err(Ok(panic)) => std::panic::resume_unwind(panic),
         // The runtime ends, and whoever waits here with it.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
 use ring::NodeId;
-use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint, Uri};
 
 use super::counters::Counters;
@@ -15,10 +15,14 @@ use super::error::{DialError, HandshakeError};
 use super::handshake;
 use super::stream::PeerStream;
 use super::{PING_EVERY, PING_TIMEOUT};
+use crate::net::TcpStream;
 use crate::refusals::Refusals;
 
 /// How long a connection may take to be made: name, TCP and handshake each at most this long.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// An attempt that took longer was not gone on with in between.
+const ATTEMPT_MAX: Duration = Duration::from_millis(2_100);
 
 /// Makes connections to peers with this node's credentials. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -54,7 +58,7 @@ impl Dialler {
         let address: Arc<str> = address.into();
         let connector = tower::service_fn(move |_: Uri| {
             let (dialler, address) = (dialler.clone(), address.clone());
-            async move { dialler.dial(&address, meant).await.map(TokioIo::new) }
+            async move { dialler.dial_anew(&address, meant).await.map(TokioIo::new) }
         });
         // The name in it is never resolved: the connector knows where to go.
         Endpoint::from_static("http://ringfence-peer")
@@ -62,6 +66,18 @@ impl Dialler {
             .keep_alive_timeout(PING_TIMEOUT)
             .keep_alive_while_idle(true)
             .connect_with_connector_lazy(connector)
+    }
+
+    /// A channel goes on with an attempt only while a call waits for it. When the call gives up, the attempt lies there, and
+    /// it is what the next call finds, however much later. What it then came to says nothing about the peer any more.
+    async fn dial_anew(&self, address: &str, meant: Option<NodeId>) -> Result<PeerStream, DialError> {
+        loop {
+            let begun = Instant::now();
+            let outcome = self.dial(address, meant).await;
+            if outcome.is_ok() || begun.elapsed() <= ATTEMPT_MAX {
+                return outcome;
+            }
+        }
     }
 
     /// One authenticated connection to `host:port`.

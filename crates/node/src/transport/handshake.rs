@@ -5,11 +5,12 @@ use std::io;
 
 use ring::NodeId;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
 
 use super::error::HandshakeError;
 use super::hello::{Answerer, CLAIM_LEN, Caller, HELLO_LEN, Held, Met, Verdict, agreed};
 use super::stream::{Peer, PeerStream, Until};
+use crate::chance;
+use crate::net::TcpStream;
 
 /// Shakes hands with whoever was dialled.
 pub(super) async fn call(
@@ -17,7 +18,7 @@ pub(super) async fn call(
     held: Held,
     meant: Option<NodeId>,
 ) -> Result<PeerStream, HandshakeError> {
-    let caller = Caller::new(held, meant, rand::random());
+    let caller = Caller::new(held, meant, chance::random());
     stream.write_all(&caller.hello()).await?;
     let theirs = read::<HELLO_LEN>(&mut stream).await?;
     let (claimed, claim) = caller.claim(theirs)?;
@@ -32,7 +33,7 @@ pub(super) async fn call(
 
 /// Shakes hands with whoever dialled.
 pub(super) async fn answer(mut stream: TcpStream, held: Held) -> Result<PeerStream, HandshakeError> {
-    let answerer = Answerer::new(held, rand::random());
+    let answerer = Answerer::new(held, chance::random());
     let theirs = read::<HELLO_LEN>(&mut stream).await?;
     let agreed = agreed(&theirs);
     if agreed != Err(HandshakeError::NotAPeer) {

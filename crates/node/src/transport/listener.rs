@@ -10,7 +10,6 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_util::Stream;
-use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{mpsc, watch};
 use tokio::task::{AbortHandle, JoinError, JoinHandle, JoinSet};
 
@@ -20,6 +19,7 @@ use super::error::{HandshakeError, Reason};
 use super::handshake;
 use super::stream::{PeerStream, Until};
 use crate::clock;
+use crate::net::{TcpListener, TcpStream};
 use crate::quiet::Quiet;
 use crate::refusals::Refusals;
 

@@ -9,10 +9,10 @@ use std::task::{Context, Poll};
 
 use ring::NodeId;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
 use tonic::transport::server::Connected;
 
 use crate::cluster::ClusterUuid;
+use crate::net::TcpStream;
 
 /// Who is at the other end. In a gRPC service it is found in the request's extensions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

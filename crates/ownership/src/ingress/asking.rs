@@ -4,13 +4,18 @@
 
 use limits::{Moment, Span};
 
+use crate::bug::Bug;
 use crate::check::{Answer, CheckId, Unknown, Verdict};
 use crate::route::{Owner, Route};
 use crate::session::Epoch;
 
 /// How often one question is asked at most. A caller who waits the longest time that is allowed (1 s) asks a silent owner
-/// four times; two are left for changes of the map. Past it the question waits for the answers that are on their way.
+/// four times; two are left for changes of the map, or for an owner whose log is behind. Past it the question waits for the
+/// answers that are on their way.
 pub const ATTEMPTS_MAX: u8 = 6;
+
+/// How long an owner whose log is behind is given after the first attempt; twice as long after each further one.
+pub const POLICY_PAUSE: Span = Span::from_millis(10);
 
 /// How long a question may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +33,7 @@ pub struct Patience {
 /// them, carry out [`poll_step`](Asking::poll_step) until there is none, then wait until
 /// [`poll_timeout`](Asking::poll_timeout). The last step is [`Step::Done`]; whatever comes in afterwards changes nothing.
 /// No verb allocates.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Asking {
     id: CheckId,
     first_attempt: u8,
@@ -44,13 +49,15 @@ pub struct Asking {
     unproven: u8,
     in_flight: bool,
     reask_at: Moment,
+    /// When an owner whose log was behind is asked again; [`Moment::MAX`] unless one was.
+    pause_until: Moment,
     refresh: bool,
     send: Option<Moment>,
     why: WhyFailed,
     state: State,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum State {
     Asking,
     Settled(Outcome),
@@ -90,6 +97,12 @@ pub enum Outcome {
     },
     /// The id is known under another question: the caller's mistake.
     IdReused,
+    /// The owner goes by this later revision of the policy: once it is known here, the question is matched anew and asked
+    /// again under its id. Where there is no time for that, the failure mode of each limit answers.
+    Stale {
+        /// The owner's revision of the domain.
+        revision: u64,
+    },
     /// The caller's time is up: the failure mode of each limit answers.
     Failed(WhyFailed),
 }
@@ -111,6 +124,56 @@ pub enum WhyFailed {
     OldEpoch,
     /// The owner cannot say.
     Unknown(Unknown),
+    /// The owner has been silent to everybody for a while, and is not asked.
+    CircuitOpen,
+}
+
+impl WhyFailed {
+    /// All of them; [`Unknown::TableFull`] stands for every leg.
+    pub const ALL: [WhyFailed; 12] = [
+        WhyFailed::NoOwner,
+        WhyFailed::Silence,
+        WhyFailed::Unreachable,
+        WhyFailed::CircuitOpen,
+        WhyFailed::NotOwner,
+        WhyFailed::Late,
+        WhyFailed::OldEpoch,
+        WhyFailed::Unknown(Unknown::Lease),
+        WhyFailed::Unknown(Unknown::Record),
+        WhyFailed::Unknown(Unknown::Policy),
+        WhyFailed::Unknown(Unknown::Clock),
+        WhyFailed::Unknown(Unknown::TableFull { leg: 0 }),
+    ];
+
+    /// The word that metrics and logs use.
+    pub const fn as_str(&self) -> &'static str {
+        match self {
+            WhyFailed::NoOwner => "no_owner",
+            WhyFailed::Silence => "silence",
+            WhyFailed::Unreachable => "unreachable",
+            WhyFailed::CircuitOpen => "circuit_open",
+            WhyFailed::NotOwner => "not_owner",
+            WhyFailed::Late => "late",
+            WhyFailed::OldEpoch => "old_epoch",
+            WhyFailed::Unknown(Unknown::Lease) => "lease",
+            WhyFailed::Unknown(Unknown::Record) => "record",
+            WhyFailed::Unknown(Unknown::Policy) => "policy",
+            WhyFailed::Unknown(Unknown::Clock) => "clock",
+            WhyFailed::Unknown(Unknown::TableFull { .. }) => "table_full",
+        }
+    }
+}
+
+impl Outcome {
+    /// Why no owner's decision came of the question; `None` if one did, or none could.
+    pub const fn why_unanswered(&self) -> Option<WhyFailed> {
+        match self {
+            Outcome::Decided(_) | Outcome::IdReused => None,
+            Outcome::TableFull { leg } => Some(WhyFailed::Unknown(Unknown::TableFull { leg: *leg })),
+            Outcome::Stale { .. } => Some(WhyFailed::Unknown(Unknown::Policy)),
+            Outcome::Failed(why) => Some(*why),
+        }
+    }
 }
 
 /// What is known of a message that could not be delivered.
@@ -139,6 +202,7 @@ impl Asking {
             unproven: 0,
             in_flight: false,
             reask_at: Moment::MAX,
+            pause_until: Moment::MAX,
             refresh: route.session.is_none(),
             send: None,
             why: if route.session.is_some() { WhyFailed::Silence } else { WhyFailed::NoOwner },
@@ -185,6 +249,13 @@ impl Asking {
             Answer::Unknown(why) => {
                 self.spent_nothing(index);
                 self.wait(index, WhyFailed::Unknown(why));
+                if why == Unknown::Policy && self.is_latest(index) {
+                    self.pause_until = now.saturating_add(pause_after(self.attempts));
+                }
+            }
+            Answer::StaleRevision { revision } => {
+                self.spent_nothing(index);
+                self.state = State::Settled(Outcome::Stale { revision });
             }
             Answer::IdReused => {
                 self.spent_nothing(index);
@@ -205,6 +276,20 @@ impl Asking {
         self.wait(index, WhyFailed::Unreachable);
     }
 
+    /// An attempt was not sent, since its owner is silent to everybody. Unless an earlier attempt is still under way, the
+    /// question has failed: whoever waits for it gains nothing from waiting longer.
+    pub fn handle_barred(&mut self, attempt: u8, now: Moment) {
+        let Some(index) = self.index_of(attempt) else { return };
+        if self.is_over(now) {
+            return;
+        }
+        self.spent_nothing(index);
+        self.wait(index, WhyFailed::CircuitOpen);
+        if self.unproven == 0 {
+            self.state = State::Settled(Outcome::Failed(self.why));
+        }
+    }
+
     /// The newest route that this node has. An older one, or the known one, changes nothing.
     ///
     /// A new owner is asked at once, even while the old one has not answered: its answer could not be acted on any more.
@@ -220,13 +305,15 @@ impl Asking {
     }
 
     /// Time has come to `now`: at half the budget, or once an attempt is too old to be answered, the question is asked
-    /// again; at the deadline it has failed.
+    /// again, and so it is after a pause for an owner whose log was behind; at the deadline it has failed.
     pub fn handle_timeout(&mut self, now: Moment) {
-        if self.is_over(now) || now < self.reask_at {
+        if self.is_over(now) || now < self.reask_at.min(self.pause_until) {
             return;
         }
-        self.half = now;
-        self.reask_at = self.next_reask(now);
+        if now >= self.reask_at {
+            self.half = now;
+            self.reask_at = self.next_reask(now);
+        }
         self.refresh = true;
         self.want_to_send(now);
     }
@@ -234,7 +321,9 @@ impl Asking {
     /// When [`handle_timeout`](Asking::handle_timeout) is next worth calling; `None` once the question is settled.
     pub fn poll_timeout(&self) -> Option<Moment> {
         match self.state {
-            State::Asking if self.attempts < ATTEMPTS_MAX => Some(self.deadline.min(self.reask_at)),
+            State::Asking if self.attempts < ATTEMPTS_MAX => {
+                Some(self.deadline.min(self.reask_at).min(self.pause_until))
+            }
             State::Asking => Some(self.deadline),
             State::Settled(_) | State::Done => None,
         }
@@ -271,13 +360,16 @@ impl Asking {
         self.in_flight = true;
         self.why = WhyFailed::Silence;
         self.reask_at = self.next_reask(now);
+        self.pause_until = Moment::MAX;
     }
 
     fn decided(&mut self, index: u8, epoch: Epoch, verdict: Verdict, now: Moment) {
-        if epoch < self.route.epoch {
+        let is_over = epoch < self.route.epoch && !Bug::OlderEpochAccepted.is_here();
+        let is_late = now.since(self.sent[usize::from(index)]) > self.d_max && !Bug::NoCallerDeadline.is_here();
+        if is_over {
             self.wait(index, WhyFailed::OldEpoch);
             self.ask_again_if_route_is_newer(now);
-        } else if now.since(self.sent[usize::from(index)]) > self.d_max {
+        } else if is_late {
             let latest = self.is_latest(index);
             self.wait(index, WhyFailed::Late);
             if latest {
@@ -346,4 +438,9 @@ impl Asking {
         }
         !matches!(self.state, State::Asking)
     }
+}
+
+/// How long an owner is given to catch up after so many attempts.
+fn pause_after(attempts: u8) -> Span {
+    POLICY_PAUSE.scaled(1 << attempts.saturating_sub(1).min(ATTEMPTS_MAX), 1)
 }

@@ -3,7 +3,15 @@
 //! is up, each limit's failure mode answers, and the owner is told what became of the question.
 
 mod asking;
+mod breaker;
 mod combine;
+mod conclude;
+mod denials;
+mod earlier;
 
-pub use asking::{ATTEMPTS_MAX, Asking, Delivery, Outcome, Patience, Step, WhyFailed};
+pub use asking::{ATTEMPTS_MAX, Asking, Delivery, Outcome, POLICY_PAUSE, Patience, Step, WhyFailed};
+pub use breaker::{Breaker, FAILURES, PAUSE_MAX, PAUSE_MIN, PROBE, Pass, SILENCE, Standing};
 pub use combine::{After, Combined, LegResult, Said, after, after_grant, combine};
+pub use conclude::{AskedLeg, Came, Conclusion, conclude};
+pub use denials::{DENIALS_MAX, Denials, Heard};
+pub use earlier::{Found, found};

@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 use limits::{Moment, WallTime};
 
 use super::{Ack, Renewal, Terms};
+use crate::bug::Bug;
 use crate::partition::LeaseBound;
 use crate::session::SessionId;
 
@@ -19,7 +20,7 @@ pub const OUTSTANDING_MAX: usize = 8;
 /// Inlets: [`handle_timeout`](Holder::handle_timeout), [`handle_ack`](Holder::handle_ack),
 /// [`handle_session_dead`](Holder::handle_session_dead). After each, drain [`poll_renewal`](Holder::poll_renewal) and
 /// [`poll_lapsed`](Holder::poll_lapsed), then wait until [`poll_timeout`](Holder::poll_timeout).
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Holder {
     session: SessionId,
     terms: Terms,
@@ -29,7 +30,11 @@ pub struct Holder {
     seq: u64,
     outstanding: VecDeque<Sent>,
     last_ack_seen: u64,
+    ack_heard: Moment,
     nonce: u64,
+    /// What this session divides emergency shares by; 0 before it may lend.
+    n_max: u32,
+    applied: u64,
     lapse: Lapse,
     dead: bool,
 }
@@ -74,7 +79,10 @@ impl Holder {
             seq: 0,
             outstanding: VecDeque::with_capacity(OUTSTANDING_MAX),
             last_ack_seen: 0,
+            ack_heard: Moment::ZERO,
             nonce: 0,
+            n_max: 0,
+            applied: 0,
             lapse: Lapse::Nothing,
             dead: false,
         }
@@ -125,21 +133,42 @@ impl Holder {
         }
         let index = self.outstanding.iter().position(|sent| sent.seq == ack.seq)?;
         let sent = self.outstanding.remove(index)?;
-        self.learn_nonce(ack);
+        self.learn(ack, now);
         let ttl = ack.ttl.min(self.terms.ttl());
-        self.lease_end = self.lease_end.max(sent.at.saturating_add(self.terms.held(ttl)));
+        let from = if Bug::LeaseFromAck.is_here() { now } else { sent.at };
+        self.lease_end = self.lease_end.max(from.saturating_add(self.terms.held(ttl)));
         if self.is_live(now) {
             self.lapse = Lapse::Running;
         }
         Some(Heard { sent: sent.at, lease_end: self.lease_end })
     }
 
-    /// An acknowledgement that was overtaken by a later one proves nothing new.
-    fn learn_nonce(&mut self, ack: &Ack) {
-        if ack.seq > self.last_ack_seen {
-            self.last_ack_seen = ack.seq;
-            self.nonce = ack.nonce;
+    /// An acknowledgement that was overtaken by a later one proves nothing new, and what it says is out of date.
+    ///
+    /// Who lends nothing yet begins with a number that everybody else is known to go by, and not before.
+    fn learn(&mut self, ack: &Ack, now: Moment) {
+        if ack.seq <= self.last_ack_seen {
+            return;
         }
+        (self.last_ack_seen, self.ack_heard, self.nonce) = (ack.seq, now, ack.nonce);
+        if self.n_max > 0 || ack.news.n_max_settled {
+            self.n_max = ack.news.n_max;
+        }
+    }
+
+    /// Among how many sessions emergency shares are divided here; `None` while this session may not lend at all.
+    pub fn n_max(&self) -> Option<u32> {
+        (self.n_max > 0).then_some(self.n_max)
+    }
+
+    /// This node has applied the log up to this index; the next renewal says so.
+    pub fn handle_applied(&mut self, index: u64) {
+        self.applied = self.applied.max(index);
+    }
+
+    /// The log changed the terms. A longer ttl is taken from acknowledgements from now on, and a shorter one cuts them.
+    pub const fn handle_terms(&mut self, terms: Terms) {
+        self.terms = terms;
     }
 
     /// The log says that this session has ended. Whatever its lease said, it decides nothing more and renews nothing
@@ -180,7 +209,10 @@ impl Holder {
             last_ack_seen: self.last_ack_seen,
             map_version,
             my_clock: at,
+            ack_heard: self.ack_heard,
             wall_clock,
+            n_max: self.n_max,
+            applied: self.applied,
         })
     }
 
@@ -204,7 +236,7 @@ mod tests {
     use super::super::News;
     use super::*;
 
-    const NEWS: News = News { n_max: 3, cluster_time: None, map_version: 7 };
+    const NEWS: News = News { n_max: 3, n_max_settled: true, cluster_time: None, map_version: 7 };
 
     fn session() -> SessionId {
         SessionId { node: NodeId(NonZeroU64::MIN), nonce: 9, counter: 1 }

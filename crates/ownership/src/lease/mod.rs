@@ -5,25 +5,32 @@
 
 mod grantor;
 mod holder;
+mod pace;
+mod shares;
 
 use limits::{Moment, Span, WallTime};
 
-pub use grantor::{Grantor, Refused, Reply, Round};
+pub use grantor::{Grantor, OddClock, Refused, Reply, Round};
 pub use holder::{Heard, Holder, OUTSTANDING_MAX};
+pub use pace::PACE_WINDOW;
 
 use crate::session::SessionId;
 
-/// How long a cluster may be without a leader in ordinary operation: two elections of at most 300 ms, the first of which
-/// may be split, and the heartbeat of 50 ms whose absence is noticed first.
+/// How long a cluster may be without a leader in ordinary operation: the heartbeat of 50 ms that is missed, the 300 ms for
+/// which followers believe in the leader before it, and an election timeout of at most 300 ms. A split vote takes one more
+/// timeout; the default ttl has room for that, the shortest may cost a holder its lease.
 pub const FAILOVER: Span = Span::from_millis(650);
 
 /// The largest `rho` that can be spelled. The margins below are worked out for small ones.
 pub const RHO_PER_MILLE_MAX: u16 = 100;
 
-/// The lengths of time that a cluster's leases obey. They are made at genesis and equal on every node.
+/// The lengths of time that a cluster's leases obey. They are made at genesis, changed by command only, and equal on every
+/// node that applied the same entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Terms {
     ttl: Span,
+    /// What leaders wait by: the ttl, or a longer one before it by which leases may still be held.
+    waited: Span,
     renew: Span,
     d_max: Span,
     rho_per_mille: u16,
@@ -53,6 +60,7 @@ impl Terms {
     /// within 1 %.
     pub const DEFAULT: Terms = Terms {
         ttl: Span::from_secs(3),
+        waited: Span::from_secs(3),
         renew: Span::from_millis(500),
         d_max: Span::from_millis(250),
         rho_per_mille: 10,
@@ -76,12 +84,22 @@ impl Terms {
         if ttl <= least {
             return Err(TermsError::TtlTooShort { ttl, least });
         }
-        Ok(Terms { ttl, renew, d_max, rho_per_mille })
+        Ok(Terms { ttl, waited: ttl, renew, d_max, rho_per_mille })
+    }
+
+    /// The same terms while leases of an earlier, longer ttl may still be held: nobody is ended before that long.
+    pub fn waiting(self, earlier: Span) -> Terms {
+        Terms { waited: earlier.max(self.ttl), ..self }
     }
 
     /// The length of a lease, in real time.
     pub const fn ttl(&self) -> Span {
         self.ttl
+    }
+
+    /// The longest that a lease may be which somebody holds: what leaders wait by.
+    pub const fn waited(&self) -> Span {
+        self.waited
     }
 
     /// How often a holder asks for more.
@@ -104,9 +122,9 @@ impl Terms {
         ttl.scaled(1_000 - self.rho_per_mille as u64, 1_000)
     }
 
-    /// `ttl (1 + rho)`: what a grantor must wait on its own clock, which may run fast.
+    /// `ttl (1 + rho)`: what a grantor must wait on its own clock, which may run fast; by the longest ttl in force.
     pub fn granted(&self) -> Span {
-        per_mille_up(self.ttl, 1_000 + u64::from(self.rho_per_mille))
+        per_mille_up(self.waited, 1_000 + u64::from(self.rho_per_mille))
     }
 
     /// `d_max (1 + 3 rho)`: how much of its lease a holder must have left to decide. A caller drops what is older than
@@ -137,8 +155,14 @@ pub struct Renewal {
     pub map_version: u64,
     /// The holder's boot-time clock when it sent this.
     pub my_clock: Moment,
+    /// The holder's boot-time clock when it heard the acknowledgement of `last_ack_seen`; the boot, before the first.
+    pub ack_heard: Moment,
     /// The holder's own wall clock, where it has one: never a basis of decisions, only for finding the odd one out.
     pub wall_clock: Option<WallTime>,
+    /// Among how many sessions the holder divides emergency shares; 0 while it lends nothing.
+    pub n_max: u32,
+    /// The log index of the newest entry that the holder applied.
+    pub applied: u64,
 }
 
 /// The grantor's word that a renewal counts; it leaves only after leadership was confirmed.
@@ -162,6 +186,8 @@ pub struct Ack {
 pub struct News {
     /// The number of sessions among which emergency shares are divided.
     pub n_max: u32,
+    /// Whether everybody who may lend is known to divide by at least as many: a session begins to lend only then.
+    pub n_max_settled: bool,
     /// Cluster time at the leader, read between the receipt of the renewal and the leaving of the acknowledgement.
     pub cluster_time: Option<WallTime>,
     /// The newest map that the leader applied.
@@ -176,7 +202,7 @@ mod tests {
 
     #[test]
     fn the_defaults_are_terms_that_hold() {
-        let Terms { ttl, renew, d_max, rho_per_mille } = Terms::DEFAULT;
+        let Terms { ttl, waited: _, renew, d_max, rho_per_mille } = Terms::DEFAULT;
         assert_eq!(Terms::new(ttl, renew, d_max, rho_per_mille), Ok(Terms::DEFAULT));
     }
 
@@ -197,9 +223,13 @@ mod tests {
 
     #[test]
     fn what_is_held_is_rounded_down_and_what_is_waited_is_rounded_up() {
-        let terms = Terms { ttl: Span::from_nanos(1_001), ..Terms::DEFAULT };
+        let ttl = Span::from_nanos(1_001);
+        let terms = Terms { ttl, waited: ttl, ..Terms::DEFAULT };
         assert_eq!(terms.held(terms.ttl()), Span::from_nanos(990));
         assert_eq!(terms.granted(), Span::from_nanos(1_012));
         assert_eq!(Terms::DEFAULT.margin(), Span::from_micros(257_500));
+        let falling = Terms::DEFAULT.waiting(Span::from_secs(10));
+        assert_eq!((falling.ttl(), falling.granted()), (Span::from_secs(3), Span::from_millis(10_100)));
+        assert_eq!(Terms::DEFAULT.waiting(Span::from_secs(1)), Terms::DEFAULT);
     }
 }

@@ -1,7 +1,9 @@
 //! What a check wants done, done: each act is carried out on the partition's table, all legs under one gate. Five acts decide
 //! anew; the others speak of a charge that was made before, and tell whether they found it.
 
-use limits::{Absent, Algorithm, Book, Hold, HoldId, Leg, Now, Released, Renewed, Reserve, Settled, Span, Undecided};
+use limits::{
+    Absent, Algorithm, Book, BookEntry, Hold, HoldId, Leg, Now, Released, Renewed, Reserve, Settled, Span, Undecided,
+};
 use limits::{LegDecision, WhyUndecided};
 use smallvec::SmallVec;
 
@@ -14,6 +16,8 @@ use crate::records::{Ending, Fate};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoVerdict {
     Unknown(Unknown),
+    /// The owner goes by this later revision.
+    Stale(u64),
     /// What is open under the id is another question's.
     IdReused,
 }
@@ -22,6 +26,7 @@ impl From<NoVerdict> for Answer {
     fn from(why: NoVerdict) -> Answer {
         match why {
             NoVerdict::Unknown(unknown) => Answer::Unknown(unknown),
+            NoVerdict::Stale(revision) => Answer::StaleRevision { revision },
             NoVerdict::IdReused => Answer::IdReused,
         }
     }
@@ -62,10 +67,7 @@ impl Partition {
         if check.legs.len() > MAX_LEGS {
             return Err(NoVerdict::Unknown(Unknown::Policy));
         }
-        scratch.legs.clear();
-        for leg in &check.legs {
-            scratch.legs.push(resolve(leg, self.floor, book).ok_or(NoVerdict::Unknown(Unknown::Policy))?);
-        }
+        self.resolve_all(check, book, &mut scratch.legs)?;
         scratch.decided.legs.clear();
         scratch.decided.charges.clear();
         let done = self.act(check, book, now, scratch).map_err(undecided)?;
@@ -73,8 +75,30 @@ impl Partition {
             scratch.decided.legs = self.standing(&scratch.legs, book, now).map_err(undecided)?;
         }
         let recovering = check.act.decides() && !done.allowed && self.only_the_floor_refuses(scratch, book, now);
+        let Done { allowed, units } = done;
+        let certain = !allowed && !recovering;
+        let cacheable = if certain { self.certain_for(check, scratch, book, now) } else { Span::ZERO };
         let legs = std::mem::take(&mut scratch.decided.legs);
-        Ok(Verdict { allowed: done.allowed, units: done.units, replayed: false, recovering, legs })
+        Ok(Verdict { allowed, units, replayed: false, recovering, cacheable, legs })
+    }
+
+    /// The legs as the table reads them. A question that decides is decided by the policy that it was matched with, or not
+    /// here: one that comes with an older revision is matched anew, one with a newer waits for this node's log.
+    fn resolve_all(&self, check: &Check, book: &impl Book, legs: &mut SmallVec<[Leg; 2]>) -> Result<(), NoVerdict> {
+        legs.clear();
+        let mut behind = false;
+        for leg in &check.legs {
+            let Some(entry) = book.limit(leg.limit, leg.variant) else {
+                behind = true;
+                continue;
+            };
+            if check.act.decides() && check.revision > 0 && entry.revision > check.revision {
+                return Err(NoVerdict::Stale(entry.revision));
+            }
+            behind |= check.act.decides() && (1..check.revision).contains(&entry.revision);
+            legs.push(to_table(leg, &entry, self.floor, book));
+        }
+        if behind { Err(NoVerdict::Unknown(Unknown::Policy)) } else { Ok(()) }
     }
 
     fn act(
@@ -221,10 +245,13 @@ impl Done {
 
 /// The leg as the table reads it, or `None` when the book does not know its limit or the numbers that it goes by.
 pub(super) fn resolve(leg: &CheckLeg, floor: Floor, book: &impl Book) -> Option<Leg> {
-    let entry = book.limit(leg.limit, leg.variant)?;
+    book.limit(leg.limit, leg.variant).map(|entry| to_table(leg, &entry, floor, book))
+}
+
+fn to_table(leg: &CheckLeg, entry: &BookEntry, floor: Floor, book: &impl Book) -> Leg {
     let shape = book.shapes().get(entry.shape);
     let absent: Absent = floor.absent(shape, entry.allotted_at);
-    Some(Leg { shape: entry.shape, key: leg.key, cost: leg.cost, absent, shadow: leg.shadow })
+    Leg { shape: entry.shape, key: leg.key, cost: leg.cost, absent, shadow: leg.shadow }
 }
 
 fn counts_slots(leg: &Leg, book: &impl Book) -> bool {

@@ -1,9 +1,9 @@
 //! A caller's question at its ingress: one asking for each partition that it concerns, and one decision out of all of
 //! them. What the ingress of a node does around the machines of `ownership::ingress` is done here in the same order.
 
-use limits::{Charge, FailMode, LimitId, Span};
-use ringfence_ownership::ingress::{After, Asking, LegResult, Outcome, Patience, Said, after, after_grant, combine};
-use ringfence_ownership::{Act, Check, CheckId, CheckLeg, EmergencyAnswer, EmergencyLeg};
+use limits::{LimitId, Span};
+use ringfence_ownership::ingress::{After, AskedLeg, Asking, Came, Outcome, Patience, Said, conclude};
+use ringfence_ownership::{Act, Check, CheckId, CheckLeg, EmergencyLeg};
 
 use crate::bug::Bug;
 use crate::node::{D_MAX_MS, Node};
@@ -16,7 +16,6 @@ pub struct Errand {
     pub groups: Vec<Group>,
     pub legs: Vec<Part>,
     pub told: Option<Told>,
-    wanted: Wanted,
 }
 
 /// What the caller was told.
@@ -66,17 +65,11 @@ pub struct Correction {
     pub unseen: Vec<CheckLeg>,
 }
 
-/// What was lent by the emergency limiter, for how many units each, and how many are wanted or granted so far.
-struct Stand {
-    lent: Vec<(Charge, u64)>,
-    units: u64,
-}
-
 impl Errand {
     pub fn new(scene: &Scene, caller: &Caller, node: &Node, now: u64, bug: Bug) -> Errand {
         let question = &scene.questions[caller.question];
         let (is_about_earlier, wanted) = (caller.then.is_some(), question.wanted);
-        let mut errand = Errand { is_about_earlier, groups: Vec::new(), legs: Vec::new(), told: None, wanted };
+        let mut errand = Errand { is_about_earlier, groups: Vec::new(), legs: Vec::new(), told: None };
         let times = match (wanted, caller.then) {
             (Wanted::Reserve { units, .. }, None) => units,
             (_, Some(Then::Refund)) => 0,
@@ -112,94 +105,34 @@ impl Errand {
             self.told = Some(Told { at: now, allowed: false, times: 0, said: Vec::new() });
             return Vec::new();
         }
-        let wanted = if let Wanted::UpTo { units } = self.wanted { units } else { 1 };
-        let units = self.groups.iter().filter_map(Group::granted).fold(wanted, u64::min);
-        let mut stand = Stand { lent: Vec::new(), units };
-        let results: Vec<LegResult> =
-            self.legs.iter().map(|leg| self.result_of(scene, leg, node, now, &mut stand)).collect();
-        let reused = self.groups.iter().any(|group| group.outcome == Some(Outcome::IdReused));
-        let allowed = combine(&results).allowed && !reused;
-        let times = if allowed { stand.units } else { 0 };
-        self.give_back(&stand, times, node, now);
-        let said = results.iter().map(|result| result.said).collect();
-        self.told = Some(Told { at: now, allowed, times, said });
-        if self.wanted == Wanted::Peek {
-            return Vec::new();
-        }
-        (0..self.groups.len()).filter_map(|group| self.correction(group, allowed, times, &results, bug)).collect()
-    }
-
-    fn correction(
-        &mut self,
-        group: usize,
-        allowed: bool,
-        times: u64,
-        results: &[LegResult],
-        bug: Bug,
-    ) -> Option<Correction> {
-        let told = after(allowed, results, group as u8, self.groups[group].asking.may_have_spent());
-        let after = self.groups[group].granted().map_or(told, |units| after_grant(told, units, times));
-        match after {
-            After::Nothing => return None,
-            After::Cancel if bug == Bug::CancelNotSent => return None,
-            After::Trim(_) if bug == Bug::TrimNotSent => return None,
-            After::Cancel => self.groups[group].cancel.sent = true,
-            After::Trim(_) => self.groups[group].trim.sent = true,
-            After::Debt => self.groups[group].debt.sent = true,
-        }
-        let of_group = |leg: &Part| leg.group == group && !leg.shadow;
-        let passed = self.legs.iter().zip(results).filter(|(leg, result)| of_group(leg) && result.said == Said::Open);
-        let owed = |(leg, _): (&Part, &LegResult)| {
-            let asked = self.groups[group].check.legs[leg.place];
-            CheckLeg { cost: asked.cost * times, ..asked }
-        };
-        let unseen = passed.map(owed).collect();
-        Some(Correction { group, after, unseen })
-    }
-
-    fn result_of(&self, scene: &Scene, leg: &Part, node: &mut Node, now: u64, stand: &mut Stand) -> LegResult {
-        let group = &self.groups[leg.group];
-        let said = match &group.outcome {
-            Some(Outcome::Decided(verdict)) => Said::Owner(verdict.legs[leg.place]),
-            Some(Outcome::TableFull { .. } | Outcome::IdReused | Outcome::Failed(_)) | None => {
-                self.without_owner(scene, leg, node, now, stand)
-            }
-        };
-        LegResult { group: leg.group as u8, shadow: leg.shadow, said }
-    }
-
-    /// What a failure mode says.
-    fn without_owner(&self, scene: &Scene, leg: &Part, node: &mut Node, now: u64, stand: &mut Stand) -> Said {
-        let (limit, key) = (scene.limit_of(leg.key), scene.keys[leg.key].fingerprint);
-        let cost = self.groups[leg.group].check.legs[leg.place].cost;
-        match limit.fail {
-            FailMode::Open => Said::Open,
-            FailMode::Closed => Said::Closed,
-            FailMode::Emergency { percent, .. } => {
-                let up_to = matches!(self.wanted, Wanted::UpTo { .. }).then_some(stand.units);
-                let leg = EmergencyLeg { shape: limit.shape, percent, key, cost, up_to };
-                let clock = node.clock(now);
-                match node.emergency.decide(&leg, Some(&scene.calendars), clock) {
-                    EmergencyAnswer::Decided { decision, charge, units } => {
-                        stand.lent.extend(charge.map(|charge| (charge, units)));
-                        stand.units = up_to.map_or(stand.units, |wanted| wanted.min(units));
-                        Said::Emergency(decision)
-                    }
-                    EmergencyAnswer::Closed => Said::Closed,
-                }
-            }
-        }
-    }
-
-    fn give_back(&self, stand: &Stand, times: u64, node: &mut Node, now: u64) {
+        let came: Vec<Came<'_>> = self.groups.iter().map(Group::came).collect();
         let clock = node.clock(now);
-        for (charge, units) in &stand.lent {
-            if times == 0 || self.wanted == Wanted::Peek {
-                node.emergency.undo(charge, clock);
-            } else if matches!(self.wanted, Wanted::UpTo { .. }) && *units > times {
-                node.emergency.trim(charge, *units, times, clock);
-            }
-        }
+        let lend = |leg: &EmergencyLeg| node.emergency.decide(leg, Some(&scene.calendars), clock);
+        let legs: Vec<AskedLeg> = self.legs.iter().map(|leg| self.asked(scene, leg)).collect();
+        let concluded = conclude(self.groups[0].check.act, &legs, &came, lend);
+        concluded.give_back(&mut node.emergency, clock);
+        let said = concluded.results.iter().map(|result| result.said).collect();
+        self.told = Some(Told { at: now, allowed: concluded.allowed, times: concluded.times(), said });
+        let correction = |group: u8| {
+            let (after, unseen) = (concluded.after(group), concluded.owed(group).to_vec());
+            Correction { group: group.into(), after, unseen }
+        };
+        let corrections = (0..self.groups.len() as u8).map(correction).filter(|correction| match correction.after {
+            After::Nothing => false,
+            After::Cancel => bug != Bug::CancelNotSent,
+            After::Trim(_) => bug != Bug::TrimNotSent,
+            After::Debt => true,
+        });
+        let corrections: Vec<_> = corrections.collect();
+        corrections.iter().for_each(|correction| self.groups[correction.group].note(correction.after));
+        corrections
+    }
+
+    fn asked(&self, scene: &Scene, part: &Part) -> AskedLeg {
+        let (limit, group, place) = (scene.limit_of(part.key), part.group as u8, part.place as u8);
+        let CheckLeg { limit: id, variant, key, cost, shadow } = self.groups[part.group].check.legs[part.place];
+        let (fail, when_full, whole) = (limit.fail, limit.fail, limit.shape);
+        AskedLeg { limit: id, variant, key, cost, shadow, fail, when_full, whole, group, place }
     }
 }
 
@@ -226,18 +159,32 @@ impl Group {
             None => question.indexed,
         };
         let attempt = caller.attempt;
-        let check = Check { id, asker, attempt, indexed, question: question.digest, act, legs: Default::default() };
+        let check = Check {
+            id,
+            asker,
+            attempt,
+            indexed,
+            revision: 0,
+            question: question.digest,
+            act,
+            legs: Default::default(),
+        };
         let patience = Patience { budget: Span::from_millis(caller.budget), d_max: Span::from_millis(D_MAX_MS) };
         let asking = Asking::new(id, attempt, patience, node.routes[partition], node.clock(now).moment);
         let (cancel, trim, debt) = (Sent::default(), Sent::default(), Sent::default());
         Group { partition, check, asking, wake: None, outcome: None, entry: None, cancel, trim, debt }
     }
 
-    /// The units that the owner granted to a check that takes as much as there is.
-    fn granted(&self) -> Option<u64> {
-        match (self.check.act, &self.outcome) {
-            (Act::UpTo { .. }, Some(Outcome::Decided(verdict))) => Some(verdict.units),
-            _ => None,
+    fn came(&self) -> Came<'_> {
+        Came { outcome: self.outcome.as_ref(), may_have_spent: self.asking.may_have_spent() }
+    }
+
+    fn note(&mut self, after: After) {
+        match after {
+            After::Nothing => {}
+            After::Cancel => self.cancel.sent = true,
+            After::Trim(_) => self.trim.sent = true,
+            After::Debt => self.debt.sent = true,
         }
     }
 }

@@ -3,6 +3,7 @@
 //! keep them: one question is decided once, a cancel undoes that decision unless others were told of it, and a debt is
 //! booked once in its place.
 
+use limits::Span;
 use ringfence_ownership::{Act, Answer, Asker, Cancelled, Check, CheckId, CheckLeg, Unknown, Verdict};
 
 use crate::leases::is_hold;
@@ -112,6 +113,8 @@ pub struct Ledger {
     pub adopted: Vec<Adopted>,
     /// Who may have been taken for the holder of slots that a new owner did not know of: under which name, and where.
     pub perhaps: Vec<(CheckId, usize, Reign)>,
+    /// Keys of which a denial said that it is certain, in which reign, and until when, in nanoseconds.
+    pub certain: Vec<(usize, Reign, u64)>,
     /// Keys whose debts went above what a limit remembers, and in which reign.
     beyond: Vec<(usize, u64)>,
     pub fresh: u64,
@@ -123,6 +126,7 @@ pub struct Ledger {
     pub renewed: u64,
     pub released: u64,
     pub trimmed: u64,
+    pub sure: u64,
 }
 
 impl Ledger {
@@ -144,7 +148,11 @@ impl Ledger {
                     self.entries[entry].gave_way = true;
                     known = None;
                 }
-                Answer::NotOwner { .. } | Answer::Unknown(_) | Answer::IdReused | Answer::Decided(_) => {
+                Answer::NotOwner { .. }
+                | Answer::Unknown(_)
+                | Answer::IdReused
+                | Answer::StaleRevision { .. }
+                | Answer::Decided(_) => {
                     return Err(format!("{answer:?} to {check:?}, of which nothing is held any more"));
                 }
             }
@@ -159,7 +167,7 @@ impl Ledger {
                 self.replayed(scene, known.filter(|_| other.is_none()), check, verdict, now)
             }
             Answer::Decided(verdict) if known.is_none() => self.carried_out(scene, reign, check, verdict, now),
-            Answer::IdReused | Answer::Unknown(_) | Answer::Decided(_) => {
+            Answer::IdReused | Answer::StaleRevision { .. } | Answer::Unknown(_) | Answer::Decided(_) => {
                 let known = known.map(|entry| &self.entries[entry]);
                 Err(format!("to {check:?} an owner that knows {known:?} said {answer:?}"))
             }
@@ -295,7 +303,8 @@ impl Ledger {
     ) -> Result<Option<usize>, Violation> {
         let said = |entry: &Entry| {
             let told = |before: &Verdict| self.told_now(scene, entry.reign, check, before, now);
-            let told = entry.verdict.as_ref().map(|before| Verdict { replayed: true, ..told(before) });
+            let again = |before| Verdict { replayed: true, cacheable: Span::ZERO, ..told(before) };
+            let told = entry.verdict.as_ref().map(again);
             let unsure = check.legs.iter().any(|leg| self.perhaps_holds(entry.reign, scene.key_of(leg.key), check.id));
             let told = told.map(|told| Verdict { units: if unsure { verdict.units } else { told.units }, ..told });
             entry.fate == Fate::Stands && told.as_ref() == Some(verdict)
@@ -377,6 +386,7 @@ impl Ledger {
         verdict: &Verdict,
         now: u64,
     ) -> Result<Option<usize>, Violation> {
+        self.is_as_certain_as_said(scene, reign, check, verdict, now)?;
         let right = match check.act {
             Act::Refund { of } => verdict.allowed == self.refund(reign, of, now),
             Act::Settle { of, units, debt } => {

@@ -11,6 +11,7 @@
 mod acts;
 mod asking;
 mod bug;
+mod certain;
 #[path = "../lease/chance.rs"]
 mod chance;
 mod judge;
@@ -48,6 +49,7 @@ struct Tally {
     renewed: u64,
     released: u64,
     trimmed: u64,
+    sure: u64,
     balance: Balance,
 }
 
@@ -68,6 +70,7 @@ fn play(seed: u64, budgets: &Budgets, bug: Bug, tally: &mut Tally) -> Result<(),
     tally.renewed += ledger.renewed;
     tally.released += ledger.released;
     tally.trimmed += ledger.trimmed;
+    tally.sure += ledger.sure;
     tally.balance += judged?;
     Ok(())
 }
@@ -92,6 +95,7 @@ fn play_all(theme: Theme) {
         let Tally { recovering, replayed, refunded, settled, renewed, released, trimmed, .. } = tally;
         let acts = [recovering, replayed, refunded, settled, renewed, released, trimmed];
         assert!(acts.iter().all(|count| *count > 1_000), "every act is there: {tally:?}");
+        assert!(tally.sure > 50, "histories are short, and so few denials are certain, but some are: {tally:?}");
     }
 }
 

@@ -354,7 +354,7 @@ impl<'a> Pages<'a> {
     pub fn of(scene: &Scene, budgets: &'a Budgets) -> Pages<'a> {
         let mut shapes = Shapes::new();
         shapes.set_calendars(Arc::clone(&scene.calendars));
-        let entry = |limit: &Limit| BookEntry { shape: shapes.intern(limit.shape), allotted_at: 10 };
+        let entry = |limit: &Limit| BookEntry { shape: shapes.intern(limit.shape), allotted_at: 10, revision: 0 };
         let entries = scene.limits.iter().map(entry).collect();
         Pages { entries, shapes, budgets }
     }

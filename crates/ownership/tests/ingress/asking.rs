@@ -24,7 +24,8 @@ pub fn route(epoch: u64, node: u64) -> Route {
 }
 
 pub fn verdict(allowed: bool) -> Verdict {
-    Verdict { allowed, units: 0, replayed: false, recovering: false, legs: SmallVec::new() }
+    let (replayed, recovering, cacheable) = (false, false, Span::ZERO);
+    Verdict { allowed, units: 0, replayed, recovering, cacheable, legs: SmallVec::new() }
 }
 
 const A: u64 = 1;
@@ -206,7 +207,7 @@ fn an_owner_that_does_not_know_yet_that_it_is_one_is_asked_again_at_half_the_bud
 
 #[test]
 fn an_owner_that_cannot_say_is_asked_again_when_time_is_left_or_the_route_changes() {
-    for why in [Unknown::Lease, Unknown::Record, Unknown::Policy, Unknown::Clock] {
+    for why in [Unknown::Lease, Unknown::Record, Unknown::Clock] {
         let mut story = Story::begin(route(3, A));
         story.expect(&[send(1, route(3, A), 100)]);
         story.answer(1, 1, 3, Answer::Unknown(why));
@@ -222,6 +223,72 @@ fn an_owner_that_cannot_say_is_asked_again_when_time_is_left_or_the_route_change
         story.expect(&[failed(WhyFailed::Unknown(why))]);
         assert!(!story.asking.may_have_spent());
     }
+}
+
+#[test]
+fn an_owner_whose_log_is_behind_is_asked_again_after_pauses_that_grow() {
+    let patience = Patience { budget: Span::from_millis(200), d_max: Span::from_millis(90) };
+    let mut story = Story::with(patience, route(3, A));
+    let behind = || Answer::Unknown(Unknown::Policy);
+    story.expect(&[send(1, route(3, A), 200)]);
+    story.answer(1, 1, 3, behind());
+    story.expect(&[Step::Refresh]);
+    story.next_timeout(11);
+    story.expect(&[Step::Refresh, send(2, route(3, A), 189)]);
+    story.answer(12, 2, 3, behind());
+    story.expect(&[Step::Refresh]);
+    story.next_timeout(32);
+    story.expect(&[Step::Refresh, send(3, route(3, A), 168)]);
+    story.decided(33, 3, 3);
+    story.expect(&[allowed()]);
+}
+
+#[test]
+fn an_owner_whose_log_stays_behind_is_unknown_at_the_deadline_and_spent_nothing() {
+    let mut story = Story::begin(route(3, A));
+    let mut attempt = 1;
+    while let Some(at) = story.asking.poll_timeout() {
+        while let Some(step) = story.asking.poll_step() {
+            if let Step::Send { attempt: sent, .. } = step {
+                attempt = sent;
+                story.asking.handle_answer(sent, Epoch(3), Answer::Unknown(Unknown::Policy), at);
+            }
+        }
+        story.asking.handle_timeout(at);
+    }
+    story.expect(&[failed(WhyFailed::Unknown(Unknown::Policy))]);
+    assert!((3..=ATTEMPTS_MAX).contains(&attempt) && !story.asking.may_have_spent(), "{attempt}");
+}
+
+#[test]
+fn an_owner_with_a_newer_policy_settles_the_question_for_now_and_spent_nothing() {
+    let mut story = Story::begin(route(3, A));
+    story.expect(&[send(1, route(3, A), 100)]);
+    story.answer(1, 1, 3, Answer::StaleRevision { revision: 8 });
+    story.expect(&[Step::Done(Outcome::Stale { revision: 8 })]);
+    assert!(!story.asking.may_have_spent());
+}
+
+#[test]
+fn a_question_whose_owner_is_silent_to_everybody_fails_at_once() {
+    let mut story = Story::begin(route(3, A));
+    story.expect(&[send(1, route(3, A), 100)]);
+    story.asking.handle_barred(1, ms(0));
+    story.expect(&[failed(WhyFailed::CircuitOpen)]);
+    assert!(!story.asking.may_have_spent());
+}
+
+#[test]
+fn a_question_that_is_under_way_waits_for_its_answer_though_it_is_not_put_again() {
+    let mut story = Story::begin(route(3, A));
+    story.expect(&[send(1, route(3, A), 100)]);
+    story.next_timeout(40);
+    story.expect(&[Step::Refresh, send(2, route(3, A), 60)]);
+    story.asking.handle_barred(2, ms(40));
+    story.expect(&[Step::Refresh]);
+    assert!(story.asking.may_have_spent());
+    story.asking.handle_timeout(ms(100));
+    story.expect(&[failed(WhyFailed::CircuitOpen)]);
 }
 
 #[test]

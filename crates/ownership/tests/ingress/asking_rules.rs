@@ -159,7 +159,7 @@ impl Observer {
             Outcome::Decided(_) => prop_assert!(self.acceptable && self.now < BUDGET, "an answer to be dropped"),
             Outcome::Failed(_) => prop_assert!(self.now >= BUDGET, "given up early"),
             Outcome::TableFull { .. } => prop_assert!(self.now < BUDGET),
-            Outcome::IdReused => prop_assert!(false, "nobody said so"),
+            Outcome::IdReused | Outcome::Stale { .. } => prop_assert!(false, "nobody said so"),
         }
         let denied = matches!(&outcome, Outcome::Decided(verdict) if !verdict.allowed);
         let may_have_spent = !denied && self.attempts.iter().any(|attempt| !attempt.harmless);

@@ -43,7 +43,7 @@ fn limit_of(amount: u64) -> Limit {
     let rate = Some(Rate::new(amount, WINDOW).unwrap());
     let algorithm = Algorithm::SlidingLog { max_entries: 4_096 };
     let shape = Shape { limit: LimitId(1), domain: DomainId(0), rate, algorithm, basis: Basis::Hi };
-    let entry = BookEntry { shape: shapes.intern(shape), allotted_at: 1 };
+    let entry = BookEntry { shape: shapes.intern(shape), allotted_at: 1, revision: 0 };
     Limit { shapes, budgets: Budgets::new(), entry }
 }
 
@@ -89,7 +89,7 @@ fn check_of(caller: usize, attempt: u8, cost: u64) -> Check {
     let leg = CheckLeg { limit: LimitId(1), variant: Variant::OWN, key: Fingerprint([5, 5]), cost, shadow: false };
     let id = CheckId(caller as u128 + 1);
     let (asker, question, act) = (Asker(1), caller as u64, Act::Spend);
-    Check { id, asker, attempt, indexed: false, question, act, legs: smallvec![leg] }
+    Check { id, asker, attempt, indexed: false, revision: 0, question, act, legs: smallvec![leg] }
 }
 
 impl Town {
@@ -141,7 +141,7 @@ impl Town {
             Outcome::Decided(verdict) => Said::Owner(verdict.legs[0]),
             Outcome::Failed(_) if self.open => Said::Open,
             Outcome::Failed(_) => Said::Closed,
-            Outcome::TableFull { .. } | Outcome::IdReused => panic!("{outcome:?}"),
+            Outcome::TableFull { .. } | Outcome::IdReused | Outcome::Stale { .. } => panic!("{outcome:?}"),
         };
         let results = [LegResult { group: 0, shadow: false, said }];
         let allowed = combine(&results).allowed;

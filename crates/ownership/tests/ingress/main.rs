@@ -5,3 +5,5 @@ mod asking;
 mod asking_rules;
 mod charged_once;
 mod combine;
+mod conclude;
+mod denials;

@@ -5,6 +5,7 @@
 
 mod chance;
 mod node;
+mod terms;
 mod world;
 
 use node::Bug;
@@ -59,8 +60,61 @@ fn leases_that_do_not_allow_for_clocks_that_differ_are_caught() {
     assert_caught(Bug::PerfectClocks);
 }
 
+#[test]
+fn s4_holds_while_the_ttl_rises_and_falls_in_any_weather() {
+    let (mut changes, mut settled, mut expiries) = (0, 0, 0);
+    for seed in 0..SEEDS {
+        let mut world = World::new(seed, Weather::STORM_OF_TERMS, Bug::None);
+        if let Err(violation) = world.run(STORM_MS) {
+            panic!("seed {seed}: {violation}");
+        }
+        changes += world.ttl_changes;
+        settled += world.settled;
+        expiries += world.expiries;
+    }
+    println!("{SEEDS} storms: {changes} changes of the ttl, {settled} settled, {expiries} sessions expired");
+    assert!(changes > SEEDS && settled > SEEDS / 10, "nothing changes");
+}
+
+#[test]
+fn a_shorter_ttl_that_binds_leaders_first_is_caught() {
+    assert_caught_in(Weather::STORM_OF_TERMS, Bug::LeadersFallFirst);
+}
+
+#[test]
+fn a_shorter_ttl_that_is_settled_too_early_is_caught() {
+    assert_caught_in(Weather::STORM_OF_TERMS, Bug::SettlesAtOnce);
+}
+
+#[test]
+fn a_longer_ttl_that_binds_holders_first_is_caught() {
+    assert_caught_in(Weather::STORM_OF_TERMS, Bug::HoldersRiseFirst);
+}
+
+#[test]
+fn a_shorter_ttl_is_settled_in_fine_weather_within_the_longer_one_and_a_little() {
+    for seed in 0..30 {
+        let mut world = World::new(seed, Weather { ttl_changes: true, ..Weather::FINE }, Bug::None);
+        while world.agreed.waited == world.agreed.ttl && world.now < 100_000 {
+            world.run(1).unwrap();
+        }
+        let (change, waited) = (world.agreed.change, world.agreed.waited);
+        let until = world.now + waited.as_nanos() / 1_000_000 * 102 / 100 + 200;
+        while world.agreed.change == change && world.now < until {
+            world.run(1).unwrap();
+        }
+        assert!(world.agreed.change != change || world.agreed.waited == world.agreed.ttl, "seed {seed}");
+        let lapses: u64 = world.nodes.iter().map(|node| node.lapses).sum();
+        assert_eq!((lapses, world.expiries), (0, 0), "seed {seed}: nobody loses anything by it");
+    }
+}
+
 fn assert_caught(bug: Bug) {
-    let caught = |seed| Some((seed, World::new(seed, Weather::STORM, bug).run(STORM_MS).err()?));
+    assert_caught_in(Weather::STORM, bug);
+}
+
+fn assert_caught_in(weather: Weather, bug: Bug) {
+    let caught = |seed| Some((seed, World::new(seed, weather, bug).run(STORM_MS).err()?));
     let (seed, violation) =
         (0..SEEDS_PER_BUG).find_map(caught).unwrap_or_else(|| panic!("{bug:?} is not caught in {SEEDS_PER_BUG} runs"));
     println!("{bug:?} is caught by seed {seed}: {violation}");
@@ -90,5 +144,20 @@ fn after_any_storm_everybody_decides_again_within_seconds() {
         let lapses: u64 = world.nodes.iter().map(|node| node.lapses).sum();
         world.run(10_000).unwrap();
         assert_eq!(lapses, world.nodes.iter().map(|node| node.lapses).sum(), "seed {seed}: and goes on deciding");
+    }
+}
+
+/// The same mistakes, made inside the machines.
+#[cfg(feature = "seeded-bugs")]
+#[test]
+fn mistakes_in_the_machines_are_caught_as_well() {
+    use ringfence_ownership::Bug as Seeded;
+    for seeded in [Seeded::LeaseFromAck, Seeded::UnconfirmedRenewals, Seeded::NewLeaderDoesNotWait] {
+        Seeded::carry(Some(seeded));
+        let caught =
+            (0..SEEDS_PER_BUG).find(|seed| World::new(*seed, Weather::STORM, Bug::None).run(STORM_MS).is_err());
+        Seeded::carry(None);
+        println!("{seeded:?} is caught by seed {caught:?}");
+        assert!(caught.is_some(), "{seeded:?} is not caught in {SEEDS_PER_BUG} runs");
     }
 }

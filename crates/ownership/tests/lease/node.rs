@@ -21,6 +21,12 @@ pub enum Bug {
     NewLeaderDoesNotWait,
     /// Nobody allows for clocks that differ.
     PerfectClocks,
+    /// A shorter ttl is waited by as soon as it is granted.
+    LeadersFallFirst,
+    /// A shorter ttl is settled before the leases of a longer one are over.
+    SettlesAtOnce,
+    /// A longer ttl is counted on by holders before a leader waits by it.
+    HoldersRiseFirst,
 }
 
 /// What a node wants of the world.
@@ -93,6 +99,16 @@ impl Node {
         self.leads = Some(Leading { term, grantor });
     }
 
+    /// It has applied the log as far as these terms.
+    pub fn learn_terms(&mut self, terms: Terms) {
+        self.terms = terms;
+        self.holder.handle_terms(terms);
+        let now = self.reading();
+        if let Some(leading) = &mut self.leads {
+            leading.grantor.handle_terms(terms, now);
+        }
+    }
+
     /// It hears that another node leads, and gives up leading an earlier term.
     pub fn follow(&mut self, leader: usize, term: u64) {
         if term > self.follows.1 {
@@ -108,6 +124,8 @@ impl Node {
 
     pub fn hear(&mut self, ack: &Ack) {
         let now = self.reading();
+        let risen = Ack { ttl: self.terms.ttl(), ..*ack };
+        let ack = if self.bug == Bug::HoldersRiseFirst { &risen } else { ack };
         if self.holder.handle_ack(ack, now).is_none() {
             return;
         }
@@ -167,5 +185,5 @@ impl Node {
 }
 
 pub fn news() -> News {
-    News { n_max: 5, cluster_time: None, map_version: 1 }
+    News { n_max: 5, n_max_settled: true, cluster_time: None, map_version: 1 }
 }

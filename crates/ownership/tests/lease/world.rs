@@ -6,13 +6,13 @@
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;
 
-use limits::Span;
 use ring::NodeId;
 use ringfence_ownership::SessionId;
 use ringfence_ownership::lease::{Ack, Renewal, Round, Terms};
 
 use crate::chance::Chance;
 use crate::node::{Bug, Effect, Leading, Node, news};
+use crate::terms::Agreed;
 
 pub const NODES: usize = 5;
 
@@ -26,27 +26,43 @@ pub struct Weather {
     pub faults: bool,
     /// How long a leader leads before it may be deposed in passing; never, if absent.
     pub steady_ms: Option<u64>,
+    /// Whether operators change the ttl.
+    pub ttl_changes: bool,
 }
 
 impl Weather {
-    pub const FINE: Weather =
-        Weather { delay_max_ms: 20, loss_percent: 0, duplicate_percent: 0, faults: false, steady_ms: None };
+    pub const FINE: Weather = Weather {
+        delay_max_ms: 20,
+        loss_percent: 0,
+        duplicate_percent: 0,
+        faults: false,
+        steady_ms: None,
+        ttl_changes: false,
+    };
     /// Leaders come and go, each long enough to hear everybody once.
     pub const CHANGEABLE: Weather = Weather { steady_ms: Some(1_000), ..Weather::FINE };
-    pub const STORM: Weather =
-        Weather { delay_max_ms: 250, loss_percent: 10, duplicate_percent: 10, faults: true, steady_ms: Some(0) };
+    pub const STORM: Weather = Weather {
+        delay_max_ms: 250,
+        loss_percent: 10,
+        duplicate_percent: 10,
+        faults: true,
+        steady_ms: Some(0),
+        ttl_changes: false,
+    };
+    /// A storm in which the ttl changes every few seconds.
+    pub const STORM_OF_TERMS: Weather = Weather { ttl_changes: true, steady_ms: Some(3_000), ..Weather::STORM };
 }
 
 /// How a run broke the order of leases, in words, and when.
 pub type Violation = String;
 
-enum Body {
+pub enum Body {
     Renewal(Renewal),
     Ack(Ack),
 }
 
 /// What happens at a later moment.
-enum Later {
+pub enum Later {
     Arrive { from: usize, to: usize, body: Body },
     EndRound { node: usize, term: u64, round: Round, may_succeed: bool },
     Commit { term: u64, expired: Vec<SessionId> },
@@ -56,17 +72,23 @@ enum Later {
     Elect,
     Split,
     Heal,
+    SetTtl,
+    LearnTerms { node: usize, terms: Terms },
+    Settle { term: u64, change: u64 },
 }
 
 pub struct World {
-    chance: Chance,
+    pub chance: Chance,
     weather: Weather,
-    bug: Bug,
+    pub bug: Bug,
+    rho: u16,
+    /// The ttl, as the log has it.
+    pub agreed: Agreed,
     pub now: u64,
     pub nodes: Vec<Node>,
     later: Vec<(u64, Later)>,
-    term: u64,
-    leader: usize,
+    pub term: u64,
+    pub leader: usize,
     /// When the current leader was elected.
     elected_at: u64,
     electing: bool,
@@ -74,19 +96,23 @@ pub struct World {
     pub expiries: u64,
     pub elections: u64,
     pub deciding_ms: u64,
+    pub ttl_changes: u64,
+    pub settled: u64,
 }
 
 impl World {
     pub fn new(seed: u64, weather: Weather, bug: Bug) -> World {
         let mut chance = Chance::new(seed);
         let rho = if bug == Bug::PerfectClocks { 0 } else { 10 };
-        let terms = Terms::new(Span::from_secs(3), Span::from_millis(500), Span::from_millis(250), rho).expect("hold");
+        let terms = Agreed::FIRST.terms(rho);
         let sessions: Vec<SessionId> = (0..NODES).map(first_session).collect();
         let nodes = sessions.iter().map(|session| Node::new(*session, terms, bug, &mut chance)).collect();
         let mut world = World {
             chance,
             weather,
             bug,
+            rho,
+            agreed: Agreed::FIRST,
             now: 0,
             nodes,
             later: Vec::new(),
@@ -98,9 +124,14 @@ impl World {
             expiries: 0,
             elections: 0,
             deciding_ms: 0,
+            ttl_changes: 0,
+            settled: 0,
         };
         world.elect();
         world.after(500, 3_000, Later::Split);
+        if weather.ttl_changes {
+            world.after(1_000, 6_000, Later::SetTtl);
+        }
         world
     }
 
@@ -120,6 +151,11 @@ impl World {
         for node in &mut self.nodes {
             node.stalled_until = 0;
         }
+    }
+
+    /// The terms in force.
+    pub fn terms(&self) -> Terms {
+        self.agreed.terms(self.rho)
     }
 
     pub fn all_may_decide(&self) -> bool {
@@ -143,6 +179,7 @@ impl World {
                 effects.into_iter().for_each(|effect| self.carry_out(node, effect));
             }
         }
+        self.propose_to_settle();
         self.deciding_ms += self.nodes.iter().filter(|node| node.may_decide()).count() as u64;
     }
 
@@ -227,6 +264,9 @@ impl World {
             Later::Elect => self.elect(),
             Later::Split => self.split(),
             Later::Heal => self.heal(),
+            Later::SetTtl => self.set_ttl(),
+            Later::LearnTerms { node, terms } => self.nodes[node].learn_terms(terms),
+            Later::Settle { term, change } => self.settle(term, change),
         }
     }
 
@@ -286,6 +326,9 @@ impl World {
         self.term += 1;
         self.elections += 1;
         (self.elected_at, self.electing) = (self.now, false);
+        // Whatever is committed, who begins to lead has applied.
+        let terms = self.terms();
+        self.nodes[self.leader].learn_terms(terms);
         self.nodes[self.leader].lead(self.term, self.live.iter().copied());
         (0..NODES).for_each(|node| self.tell_leader(node));
     }
@@ -322,7 +365,7 @@ impl World {
         self.after(500, 5_000, Later::Split);
     }
 
-    fn after(&mut self, least_ms: u64, most_ms: u64, later: Later) {
+    pub fn after(&mut self, least_ms: u64, most_ms: u64, later: Later) {
         let at = self.now + self.chance.between(least_ms, most_ms);
         self.later.push((at, later));
     }

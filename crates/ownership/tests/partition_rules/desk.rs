@@ -52,7 +52,13 @@ impl Desk {
         let limit = LimitId(limit);
         let rate = Some(Rate::new(amount, period).unwrap());
         let shape = self.shapes.intern(Shape { limit, domain: DOMAIN, rate, algorithm, basis });
-        self.limits.insert(limit, BookEntry { shape, allotted_at: 10 });
+        self.limits.insert(limit, BookEntry { shape, allotted_at: 10, revision: 0 });
+        self
+    }
+
+    /// The same desk, at another revision of the policy.
+    pub fn at_revision(mut self, revision: u64) -> Desk {
+        self.limits.values_mut().for_each(|entry| entry.revision = revision);
         self
     }
 
@@ -150,6 +156,7 @@ pub fn first(id: u128) -> Check {
         asker: FIRST,
         attempt: 1,
         indexed: false,
+        revision: 0,
         question: 77,
         act: Act::Spend,
         legs: Default::default(),

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod acts;
+mod certain;
 mod desk;
 mod reign;
 mod repeats;

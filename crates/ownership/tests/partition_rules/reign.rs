@@ -1,7 +1,9 @@
 //! Who may decide, until when, by which clock, and what an owner answers when it cannot.
 
 use limits::{Align, Basis, Moment, Now, Span, Wait};
-use ringfence_ownership::{Answer, Epoch, Floor, LeaseBound, MAX_LEGS, Partition, SessionId, Unknown};
+use ringfence_ownership::{
+    Act, Answer, Check, CheckId, Epoch, Floor, LeaseBound, MAX_LEGS, Partition, SessionId, Unknown,
+};
 
 use crate::desk::*;
 
@@ -172,4 +174,40 @@ fn a_leg_that_only_watches_never_refuses_and_is_charged_with_the_others() {
     assert!(two.allowed && !two.legs[1].allowed);
     assert_eq!(desk.used(&mut partition, 1, at_millis(1)), 4);
     assert_eq!(desk.used(&mut partition, 2, at_millis(1)), 2);
+}
+
+#[test]
+fn a_question_is_decided_by_the_policy_that_it_was_matched_with_or_not_at_all() {
+    let desk = ten_per_second().at_revision(7);
+    let mut partition = owned(Floor::Fresh);
+    let at = |revision, id| Check { revision, ..first(id).spending(1, 1) };
+    assert_eq!(desk.ask(&mut partition, &at(6, 1), at_millis(1)), Answer::StaleRevision { revision: 7 });
+    assert_eq!(
+        desk.ask(&mut partition, &at(8, 2), at_millis(1)),
+        Answer::Unknown(Unknown::Policy),
+        "its log is behind"
+    );
+    assert_eq!(desk.used(&mut partition, 1, at_millis(1)), 0);
+    assert!(desk.decide(&mut partition, &at(7, 3), at_millis(1)).allowed);
+    assert!(desk.decide(&mut partition, &at(0, 4), at_millis(1)).allowed, "who does not say is not asked");
+}
+
+#[test]
+fn a_limit_that_a_newer_policy_dropped_makes_the_question_stale_if_any_other_is_known() {
+    let desk = ten_per_second().at_revision(7);
+    let mut partition = owned(Floor::Fresh);
+    let dropped = Check { revision: 6, ..first(1).spending(99, 1).spending(1, 1) };
+    assert_eq!(desk.ask(&mut partition, &dropped, at_millis(1)), Answer::StaleRevision { revision: 7 });
+}
+
+#[test]
+fn what_was_decided_is_told_again_and_what_was_charged_is_refunded_under_any_revision() {
+    let desk = ten_per_second().at_revision(7);
+    let mut partition = owned(Floor::Fresh);
+    let charged = Check { revision: 7, ..first(1).spending(1, 4).named_by_its_caller() };
+    assert!(desk.decide(&mut partition, &charged, at_millis(1)).allowed);
+    let desk = desk.at_revision(8);
+    assert!(desk.decide(&mut partition, &charged, at_millis(2)).replayed);
+    let refund = Check { revision: 7, ..first(2).spending(1, 0).to(Act::Refund { of: CheckId(1) }) };
+    assert!(desk.decide(&mut partition, &refund, at_millis(3)).allowed);
 }

@@ -458,7 +458,9 @@ impl Said {
             Answer::Decided(Verdict { allowed, replayed, .. }) => Said::Verdict { allowed, replayed },
             Answer::Unknown(Unknown::Record) => Said::Record,
             Answer::IdReused => Said::OtherQuestion,
-            Answer::NotOwner { .. } | Answer::Unknown(_) => panic!("an owner of known limits can say: {answer:?}"),
+            Answer::NotOwner { .. } | Answer::Unknown(_) | Answer::StaleRevision { .. } => {
+                panic!("an owner of known limits can say: {answer:?}")
+            }
         }
     }
 }
@@ -550,6 +552,7 @@ fn check_against(twin: &mut Twin, step: &Step, desk: &Desk, partition: &mut Part
                 asker: asked_by,
                 attempt,
                 indexed,
+                revision: 0,
                 question: question_asked,
                 act: Act::Spend,
                 legs,

@@ -4,7 +4,7 @@ pub mod events;
 
 use std::time::{Duration, Instant};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::calls::Calls;
 use crate::cli::{Cluster, Output, Target};
@@ -19,6 +19,7 @@ pub fn run(command: &Cluster, target: &Target, output: Output) -> anyhow::Result
     let calls = Calls::to_admin(target)?;
     match command {
         Cluster::Status { wait, nodes } => status(&calls, *wait, nodes.unwrap_or(1), output),
+        Cluster::SetLease { ttl } => set_lease(&calls, *ttl, output),
         Cluster::Map => map(&calls, output),
         Cluster::Events { follow: false } => events::print(&calls, output),
         Cluster::Events { follow: true } => events::follow(&calls, output),
@@ -117,6 +118,7 @@ fn status_text(cluster: &Value) -> String {
         shown(&partitions, "owned"),
         shown(&partitions, "vacant"),
     );
+    text.push_str(&terms_text(cluster));
     text.push_str(&format!(
         "{:<12} {:<8} {:>10}  {:<21} {:<21} {}\n",
         "NODE", "STATE", "PARTITIONS", "API", "ADMIN", "ID"
@@ -133,6 +135,39 @@ fn status_text(cluster: &Value) -> String {
         ));
     }
     text
+}
+
+/// The line about what ownership rests on: the lease, the asked node's clock, and how emergency shares are divided.
+fn terms_text(cluster: &Value) -> String {
+    let Some(lease) = cluster.get("lease").filter(|lease| !lease.is_null()) else { return String::new() };
+    let clock = cluster.get("clock").cloned().unwrap_or_default();
+    let waits = if lease.get("waited_ms") == lease.get("ttl_ms") {
+        String::new()
+    } else {
+        format!(", leaders still wait {} ms", shown(lease, "waited_ms"))
+    };
+    let lenders = cluster.get("lenders").and_then(Value::as_array).cloned().unwrap_or_default();
+    let lenders: Vec<&str> = lenders.iter().filter_map(Value::as_str).collect();
+    let lenders = if lenders.is_empty() { String::new() } else { format!(" (with {}, gone)", lenders.join(", ")) };
+    format!(
+        "lease {} ms{waits}  emergency shares for {}{lenders}  clock of {}: {}, {}\n",
+        shown(lease, "ttl_ms"),
+        shown(cluster, "n_max"),
+        shown(cluster, "this_node"),
+        shown(&clock, "source"),
+        shown(&clock, "trust"),
+    )
+}
+
+fn set_lease(calls: &Calls, ttl: Duration, output: Output) -> anyhow::Result<Exit> {
+    let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
+    let answer = calls.put_json("/v1/cluster/lease", &json!({ "ttl_ms": ttl_ms }))?;
+    anyhow::ensure!(answer.is_ok(), "{}", answer.problem());
+    match output {
+        Output::Json => print_json("lease", &answer.body),
+        Output::Text => put(&format!("leases last {ttl_ms} ms from now on\n")),
+    }
+    Ok(Exit::Ok)
 }
 
 fn map(calls: &Calls, output: Output) -> anyhow::Result<Exit> {
@@ -156,8 +191,6 @@ fn map_text(map: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     fn cluster(leader: Value, vacant: u64, state: &str) -> Value {
@@ -180,6 +213,20 @@ mod tests {
         let mut blank = cluster(json!("n1"), 0, "live");
         blank["partitions"] = json!({"owned": 0, "vacant": 0});
         assert!(unsettled(&blank, 1).is_some(), "a node that knows of no partitions knows nothing yet");
+    }
+
+    #[test]
+    fn what_ownership_rests_on_is_one_line() {
+        let mut cluster = json!({"this_node": "n1", "n_max": 3, "lenders": [], "clock": {"source": "tsc", "trust": "trusted"},
+            "lease": {"ttl_ms": 3000, "waited_ms": 3000}});
+        assert_eq!(terms_text(&cluster), "lease 3000 ms  emergency shares for 3  clock of n1: tsc, trusted\n");
+        cluster["lease"]["waited_ms"] = json!(6000);
+        cluster["lenders"] = json!(["n3"]);
+        let text = terms_text(&cluster);
+        assert!(
+            text.starts_with("lease 3000 ms, leaders still wait 6000 ms  emergency shares for 3 (with n3, gone)  ")
+        );
+        assert_eq!(terms_text(&json!({"lease": null})), "", "before founding");
     }
 
     #[test]

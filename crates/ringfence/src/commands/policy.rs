@@ -15,8 +15,9 @@ use crate::exit::Exit;
 pub fn run(command: &Policy, target: &Target, output: Output) -> anyhow::Result<Exit> {
     match command {
         Policy::Validate { file } => validate(file, output),
-        Policy::Apply { file, if_revision, reason } => {
-            apply(&Calls::to_admin(target)?, file, *if_revision, reason, output)
+        Policy::Apply { file, if_revision, reason, wait } => {
+            let asked = Asked { if_revision: *if_revision, reason, wait: *wait };
+            apply(&Calls::to_admin(target)?, file, &asked, output)
         }
         Policy::Show { domain } => show(&Calls::to_admin(target)?, domain, output),
         Policy::History { domain } => history(&Calls::to_admin(target)?, domain, output),
@@ -46,10 +47,18 @@ fn validate(file: &Path, output: Output) -> anyhow::Result<Exit> {
     Ok(Exit::Ok)
 }
 
-fn apply(calls: &Calls, file: &Path, if_revision: Option<u64>, reason: &str, output: Output) -> anyhow::Result<Exit> {
+/// How a document is to be applied.
+struct Asked<'a> {
+    if_revision: Option<u64>,
+    reason: &'a str,
+    wait: bool,
+}
+
+fn apply(calls: &Calls, file: &Path, asked: &Asked<'_>, output: Output) -> anyhow::Result<Exit> {
     let Some((text, document)) = read_document(file)? else { return Ok(Exit::Failure) };
-    let if_match = if_revision.map_or("*".to_owned(), |revision| revision.to_string());
-    let path = format!("/v1/policies/{}?reason={}", document.domain(), percent_encoded(reason));
+    let if_match = asked.if_revision.map_or("*".to_owned(), |revision| revision.to_string());
+    let wait = if asked.wait { "&wait=binding" } else { "" };
+    let path = format!("/v1/policies/{}?reason={}{wait}", document.domain(), percent_encoded(asked.reason));
     let answer = calls.put(&path, &if_match, &text)?;
     if !answer.is_ok() {
         report_refusal(&answer);
@@ -59,7 +68,13 @@ fn apply(calls: &Calls, file: &Path, if_revision: Option<u64>, reason: &str, out
         Output::Json => print_json("applied", &answer.body),
         Output::Text => put(&applied_text(document.domain(), &answer.body)),
     }
-    Ok(Exit::Ok)
+    match answer.body.get("binding").and_then(Value::as_bool) {
+        Some(false) => {
+            eprintln!("ringfence: applied, but some node may still go by the revision before");
+            Ok(Exit::Failure)
+        }
+        Some(true) | None => Ok(Exit::Ok),
+    }
 }
 
 /// A node may know better than this program: its findings are printed as ours would be.
@@ -74,6 +89,9 @@ fn applied_text(domain: &str, body: &Value) -> String {
     let mut text = format!("{domain}: revision {}\n", shown(body, "revision"));
     for change in body.get("changes").and_then(Value::as_array).into_iter().flatten() {
         text.push_str(&format!("  {} {}\n", shown(change, "change"), shown(change, "limit")));
+    }
+    if body.get("binding").and_then(Value::as_bool) == Some(true) {
+        text.push_str("binding: every node goes by it\n");
     }
     text
 }

@@ -3,13 +3,14 @@
 use axum::extract::{Request, State};
 use axum::response::Response;
 use http::StatusCode;
-use node::admin::MapRun;
-use node::{EVENTS_KEPT, Node, SeenEvent};
+use limits::Span;
+use node::admin::{LeaseStatus, MapRun};
+use node::{EVENTS_KEPT, Node, NotProposed, SeenEvent};
 use serde_json::{Map, Value, json};
 
 use super::{JSON, query_of};
 use crate::access::Scope;
-use crate::check::{json_response, rejected};
+use crate::check::{json_response, read_body, rejected};
 use crate::code::{Code, Rejection};
 use crate::front::Front;
 use crate::time::rfc3339_of_millis;
@@ -43,6 +44,41 @@ pub async fn events(State(front): State<Front>, request: Request) -> Response {
         Ok(events_body(&seen_after(&front.node, after), limit.clamp(1, EVENTS_KEPT), after))
     };
     answer(&front, &request, &["after", "limit"], body)
+}
+
+/// `PUT /v1/cluster/lease`, `{"ttl_ms": 5000}`: how long leases last from now on.
+pub async fn put_lease(State(front): State<Front>, request: Request) -> Response {
+    match set_ttl(&front, request).await {
+        Ok(body) => json_response(StatusCode::OK, JSON, &body),
+        Err(rejection) => rejected(&rejection),
+    }
+}
+
+/// What is asked for.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NewLease {
+    ttl_ms: u64,
+}
+
+async fn set_ttl(front: &Front, request: Request) -> Result<Value, Rejection> {
+    front.admit_operator(&request, Scope::Admin)?;
+    query_of(&request, &[])?;
+    let body = read_body(request).await?;
+    let NewLease { ttl_ms } = serde_json::from_slice(&body).map_err(|error| {
+        Rejection::new(Code::MalformedBody, format!("{error}; expected, for example, {{\"ttl_ms\": 5000}}"))
+    })?;
+    front.node.set_ttl(Span::from_millis(ttl_ms)).await.map_err(|error| match error {
+        NotProposed::Refused(refusal) => {
+            let most = control::TTL_MAX;
+            Rejection::of_field(Code::OutOfRange, "ttl_ms", format!("{refusal}; at most {most}"))
+        }
+        NotProposed::TooLarge | NotProposed::NoLeader | NotProposed::Undecided(_) => {
+            Rejection::new(Code::NoLeader, error.to_string())
+        }
+    })?;
+    // As this node knows it: it may not have applied the entry yet.
+    Ok(json!({ "lease": front.node.cluster_status().lease.map(lease_body), "ttl_ms": ttl_ms }))
 }
 
 fn answer(
@@ -90,7 +126,7 @@ fn event_body(seen: &SeenEvent) -> Value {
 
 fn cluster_body(node: &Node) -> Value {
     let status = node.cluster_status();
-    let clocks = node.clocks();
+    let (clocks, source) = (node.clocks(), node.clock_source());
     let nodes: Vec<_> = status
         .nodes
         .iter()
@@ -105,13 +141,25 @@ fn cluster_body(node: &Node) -> Value {
     json!({
         "name": status.name, "uuid": status.uuid, "this_node": status.this_node,
         "leader": status.leader, "term": status.term, "applied": status.applied,
-        "map_version": status.map_version, "n_max": status.n_max,
+        "map_version": status.map_version, "n_max": status.n_max, "lenders": status.lenders,
+        "lease": status.lease.map(lease_body),
         "voters": { "count": status.voters, "changing": status.voters_changing },
         "partitions": { "owned": status.owned, "vacant": status.vacant },
         "durability": "volatile", "redis": Value::Null,
         "unready": node.unready(), "draining": node.is_leaving(),
-        "clock": { "boot_ns": clocks.boot.as_nanos(), "wall_unix_ms": clocks.wall.as_unix_nanos() / 1_000_000 },
+        "clock": {
+            "boot_ns": clocks.boot.as_nanos(), "wall_unix_ms": clocks.wall.as_unix_nanos() / 1_000_000,
+            "source": source.name, "trust": source.trust.as_str(),
+        },
         "nodes": nodes,
+    })
+}
+
+fn lease_body(lease: LeaseStatus) -> Value {
+    let millis = |span: Span| span.as_nanos() / 1_000_000;
+    json!({
+        "ttl_ms": millis(lease.ttl), "waited_ms": millis(lease.waited), "renew_ms": millis(lease.renew),
+        "d_max_ms": millis(lease.d_max), "rho_per_mille": lease.rho_per_mille,
     })
 }
 

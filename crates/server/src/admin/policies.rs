@@ -55,9 +55,9 @@ fn read_history(front: &Front, domain: &str, request: &Request) -> Result<Respon
 /// `PUT /v1/policies/{domain}`
 pub async fn put_policy(State(front): State<Front>, Path(domain): Path<String>, request: Request) -> Response {
     match apply(&front, &domain, request).await {
-        Ok(applied) => {
+        Ok((applied, binding)) => {
             front.meter.count_policy(PolicyOutcome::Applied);
-            json_response(StatusCode::OK, JSON, &applied_body(&domain, &applied))
+            json_response(StatusCode::OK, JSON, &applied_body(&domain, &applied, binding))
         }
         Err(Failure::Rejected(rejection)) => {
             front.meter.count_policy(PolicyOutcome::of(rejection.code));
@@ -81,10 +81,16 @@ impl From<Rejection> for Failure {
     }
 }
 
-async fn apply(front: &Front, domain: &str, request: Request) -> Result<AppliedPolicy, Failure> {
+/// What was applied, and whether it binds everywhere, if that was waited for.
+async fn apply(front: &Front, domain: &str, request: Request) -> Result<(AppliedPolicy, Option<bool>), Failure> {
     let caller = front.admit_operator(&request, Scope::Admin)?;
     caller.may_use(domain, "domain")?;
-    let query = query_of(&request, &["reason", "author"])?;
+    let query = query_of(&request, &["reason", "author", "wait"])?;
+    let waits = match query.get("wait").map(String::as_str) {
+        None => false,
+        Some("binding") => true,
+        Some(_) => return Err(Rejection::of_field(Code::OutOfRange, "wait", "expected binding, or nothing").into()),
+    };
     let expected = expected_of(request.headers())?;
     let body = read_body(request).await?;
     let text = std::str::from_utf8(&body)
@@ -93,7 +99,9 @@ async fn apply(front: &Front, domain: &str, request: Request) -> Result<AppliedP
     let author = query.get("author").map_or(caller.name(), String::as_str);
     let reason = query.get("reason").map_or("", String::as_str);
     let applied = front.node.apply_policy(domain, text, expected, author, reason).await;
-    applied.map_err(|error| failure_of(error, domain))
+    let applied = applied.map_err(|error| failure_of(error, domain))?;
+    let binding = if waits { Some(front.node.until_binding(domain, applied.revision).await) } else { None };
+    Ok((applied, binding))
 }
 
 /// `If-Match` names the revision that the document is meant to follow: a number, quoted or not, or `*` for whatever it is.
@@ -169,8 +177,12 @@ fn policy_body(domain: &str, revision: &Revision) -> Value {
     })
 }
 
-fn applied_body(domain: &str, applied: &AppliedPolicy) -> Value {
+fn applied_body(domain: &str, applied: &AppliedPolicy, binding: Option<bool>) -> Value {
     let changes: Vec<_> =
         applied.changes.iter().map(|(limit, change)| json!({ "limit": limit, "change": change.as_str() })).collect();
-    json!({ "domain": domain, "revision": applied.revision, "changes": changes })
+    let mut body = json!({ "domain": domain, "revision": applied.revision, "changes": changes });
+    if let Some(binding) = binding {
+        body["binding"] = binding.into();
+    }
+    body
 }

@@ -112,6 +112,30 @@ pub const CANCELLED_CHARGES: Family = counter(
     &[],
     "Charges taken back because the check was refused elsewhere or answered too late",
 );
+/// Questions without an owner's decision.
+pub const UNANSWERED: Family = counter(
+    "unanswered",
+    &["reason"],
+    "Questions to owners that came to no decision, so that failure modes answered, by the last that was heard: no_owner, silence, unreachable, circuit_open, not_owner, late, old_epoch, lease, record, policy, clock, table_full",
+);
+/// Circuits.
+pub const CIRCUIT_OPEN: Family = gauge(
+    "circuit_open",
+    &["peer"],
+    "1 while a node is left alone because it is silent or out of reach, and what it owns is answered by failure modes at once",
+);
+/// Circuits that opened.
+pub const CIRCUITS_OPENED: Family = counter(
+    "circuits_opened",
+    &["peer"],
+    "How often a node began to be left alone because it was silent or out of reach",
+);
+/// Denials that are repeated.
+pub const DENIALS_REMEMBERED: Family = gauge(
+    "denials_remembered",
+    &[],
+    "Denials by other nodes that this one may repeat for a moment, those whose time is over among them",
+);
 /// Keys.
 pub const KEYS: Family = gauge(
     "keys",
@@ -138,6 +162,21 @@ pub const LEASE_REMAINING: Family = Family {
     seconds: true,
     ..gauge("lease_remaining", &[], "How long this node may still decide without being renewed")
 };
+/// Lease terms.
+pub const LEASE_TTL: Family =
+    Family { seconds: true, ..gauge("lease_ttl", &[], "How long a lease lasts, as this node has applied it") };
+/// Clock.
+pub const CLOCK_TRUSTED: Family = gauge(
+    "clock_trusted",
+    &[],
+    "1 if this machine's boot-time clock is held to show every pause of the machine, 0 if it is weak: a hypervisor's, without a vmclock device",
+);
+/// Emergency shares.
+pub const N_MAX: Family = gauge(
+    "n_max",
+    &[],
+    "Among how many nodes emergency shares are divided: those that live, and those that may not know that they do not",
+);
 /// Map.
 pub const MAP_VERSION: Family = gauge("map_version", &[], "The version of the map applied here");
 /// Members.
@@ -175,11 +214,18 @@ pub const ALL: &[&Family] = &[
     &FORWARD_ERRORS,
     &LOST_CORRECTIONS,
     &CANCELLED_CHARGES,
+    &UNANSWERED,
+    &CIRCUIT_OPEN,
+    &CIRCUITS_OPENED,
+    &DENIALS_REMEMBERED,
     &KEYS,
     &TABLE_FULL,
     &PARTITIONS,
     &TAKEOVERS,
     &LEASE_REMAINING,
+    &LEASE_TTL,
+    &CLOCK_TRUSTED,
+    &N_MAX,
     &MAP_VERSION,
     &MEMBERS,
     &PEER_REFUSALS,

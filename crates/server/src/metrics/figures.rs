@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use limits::Span;
-use node::{Durations, Policies};
+use node::{ClockTrust, Durations, Policies};
 
 use crate::access::Access;
 use crate::front::Front;
@@ -26,6 +26,12 @@ pub struct Figures {
     pub lost_corrections: Vec<(String, u64)>,
     /// Connections and datagrams refused between nodes, by reason.
     pub peer_refusals: Vec<(&'static str, u64)>,
+    /// Questions to owners that came to no decision, by reason.
+    pub unanswered: Vec<(&'static str, u64)>,
+    /// Whether each peer is left alone, and how often it began to be.
+    pub circuits: Vec<(String, bool, u64)>,
+    /// Denials that may be repeated.
+    pub denials: usize,
     /// Charges taken back.
     pub cancelled_charges: u64,
     /// Keys held here, by domain.
@@ -36,6 +42,12 @@ pub struct Figures {
     pub takeovers: [(&'static str, u64); 2],
     /// How long this node may still decide.
     pub lease_remaining: Span,
+    /// How long a lease lasts.
+    pub lease_ttl: Span,
+    /// Whether the machine's clock is trusted.
+    pub clock_trusted: bool,
+    /// Among how many nodes emergency shares are divided.
+    pub n_max: u32,
     /// The version of the map.
     pub map_version: u64,
     /// Nodes by what gossip thinks of them.
@@ -55,6 +67,9 @@ impl Figures {
             forward_durations: node.forward_durations(),
             lost_corrections: node.untold(),
             peer_refusals: node.peer_refusals(),
+            unanswered: node.unanswered(),
+            circuits: node.circuits(),
+            denials: node.denials(),
             cancelled_charges: node.cancelled_charges(),
             keys: node.keys(),
             partitions: [
@@ -64,6 +79,9 @@ impl Figures {
             ],
             takeovers: node.takeovers(),
             lease_remaining: node.lease_remaining(),
+            lease_ttl: status.lease.map_or(Span::ZERO, |lease| lease.ttl),
+            clock_trusted: node.clock_source().trust == ClockTrust::Trusted,
+            n_max: status.n_max,
             map_version: status.map_version,
             members: node.members(),
         }

@@ -329,6 +329,29 @@ async fn events_are_read_page_by_page_and_from_the_start_after_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn the_ttl_is_set_by_operators_and_refused_where_no_lease_can_be_so_short() {
+    let front = front(access()).await;
+    let put = |token, body: Value| {
+        let path = "/v1/cluster/lease";
+        Call { method: "PUT", path, token: Some(token), peer: NEAR, body: body.to_string() }
+    };
+    assert_eq!(put("reader", json!({"ttl_ms": 4_000})).at_admin(&front).await.code().0, 403);
+    let wrong = [json!({"ttl_ms": 1_000}), json!({"ttl_ms": 61_000})];
+    for body in wrong {
+        assert_eq!(put("operator", body).at_admin(&front).await.code(), (400, "out-of-range".to_owned()));
+    }
+    for body in [json!({"ttl": "4s"}), json!({}), json!(4)] {
+        assert_eq!(put("operator", body).at_admin(&front).await.code(), (400, "malformed-body".to_owned()));
+    }
+    let set = put("operator", json!({"ttl_ms": 4_000})).at_admin(&front).await;
+    assert_eq!((set.status, &set.body()["ttl_ms"]), (StatusCode::OK, &json!(4_000)));
+    let cluster = get_of("/v1/cluster", Some("operator")).at_admin(&front).await.body();
+    let lease = json!({"ttl_ms": 4_000, "waited_ms": 4_000, "renew_ms": 500, "d_max_ms": 250, "rho_per_mille": 10});
+    assert_eq!(cluster["lease"], lease);
+    front.node.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn the_cluster_tells_its_clock_and_who_leaves() {
     let front = front(Access::open()).await;
     let before = get_of("/v1/cluster", None).at_admin(&front).await.body();
@@ -337,6 +360,9 @@ async fn the_cluster_tells_its_clock_and_who_leaves() {
     let boot = |body: &Value| body["clock"]["boot_ns"].as_u64().unwrap();
     assert!(boot(&later) > boot(&before));
     assert!(before["clock"]["wall_unix_ms"].as_u64().unwrap() > 1_700_000_000_000);
+    assert!(["trusted", "weak"].contains(&before["clock"]["trust"].as_str().unwrap()));
+    assert!(!before["clock"]["source"].as_str().unwrap().is_empty());
+    assert_eq!((&before["n_max"], &before["lenders"]), (&json!(1), &json!([])));
     front.node.leave(Duration::from_secs(5)).await;
     let leaving = get_of("/v1/cluster", None).at_admin(&front).await.body();
     assert_eq!((&leaving["draining"], &leaving["unready"]), (&json!(true), &json!("this node is leaving")));

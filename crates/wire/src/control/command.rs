@@ -40,6 +40,8 @@ pub fn command_to_bytes(command: &Command) -> Bytes {
         Command::ApplyPolicy(proposal) => Wire::ApplyPolicy(policy_to_proto(proposal)),
         Command::DefineInline(proposal) => Wire::DefineInline(inline_to_proto(proposal)),
         Command::LowerNMax { to } => Wire::LowerNMax(*to),
+        Command::SetTtl { ttl } => Wire::SetTtlNanos(ttl.as_nanos()),
+        Command::SettleTtl { since } => Wire::SettleTtlSince(*since),
     };
     to_bytes(&proto::Command { command: Some(command) })
 }
@@ -76,6 +78,8 @@ pub fn command_from_bytes(bytes: &[u8]) -> Result<Command, DecodeError> {
         Wire::ApplyPolicy(proposal) => Command::ApplyPolicy(Box::new(policy_from_proto(proposal)?)),
         Wire::DefineInline(proposal) => Command::DefineInline(Box::new(inline_from_proto(proposal)?)),
         Wire::LowerNMax(to) => Command::LowerNMax { to },
+        Wire::SetTtlNanos(nanos) => Command::SetTtl { ttl: Span::from_nanos(nanos) },
+        Wire::SettleTtlSince(since) => Command::SettleTtl { since },
     })
 }
 

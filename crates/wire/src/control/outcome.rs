@@ -42,6 +42,7 @@ fn applied_to_proto(applied: Applied) -> Wire {
         Applied::PolicyApplied { revision } => Wire::PolicyRevision(revision),
         Applied::NMaxLowered => Wire::NMaxLowered(proto::Nothing {}),
         Applied::InlineDefined => Wire::InlineDefined(proto::Nothing {}),
+        Applied::LeaseChanged => Wire::LeaseChanged(proto::Nothing {}),
     }
 }
 
@@ -55,6 +56,7 @@ fn applied_from_proto(applied: Wire) -> Result<Applied, DecodeError> {
         Wire::PolicyRevision(revision) => Applied::PolicyApplied { revision },
         Wire::NMaxLowered(_) => Applied::NMaxLowered,
         Wire::InlineDefined(_) => Applied::InlineDefined,
+        Wire::LeaseChanged(_) => Applied::LeaseChanged,
     })
 }
 
@@ -97,9 +99,10 @@ fn refusal_to_proto(refusal: &Refusal) -> proto::Refusal {
         Refusal::OwnerLives { partition } => with_number(Code::OwnerLives, partition.0),
         Refusal::FounderMissing { missing } => with_text(Code::FounderMissing, missing),
         Refusal::FirstPlacementPartial => plain(Code::FirstPlacementPartial),
-        Refusal::NMax { n_max, live } => {
-            proto::Refusal { other_number: u64::from(*live), ..with_number(Code::NMax, *n_max) }
+        Refusal::NMax { n_max, lending } => {
+            proto::Refusal { other_number: u64::from(*lending), ..with_number(Code::NMax, *n_max) }
         }
+        Refusal::NothingToSettle => plain(Code::NothingToSettle),
         Refusal::RevisionConflict { current } => with_number(Code::RevisionConflict, *current),
         Refusal::BadText => plain(Code::BadText),
         Refusal::DocumentTooLarge => plain(Code::DocumentTooLarge),
@@ -151,8 +154,9 @@ fn refusal_from_proto(refusal: proto::Refusal) -> Result<Refusal, DecodeError> {
         Code::FounderMissing => Refusal::FounderMissing { missing: text },
         Code::FirstPlacementPartial => Refusal::FirstPlacementPartial,
         Code::NMax => {
-            Refusal::NMax { n_max: narrow(number, "refusal.n_max")?, live: narrow(other_number, "refusal.live")? }
+            Refusal::NMax { n_max: narrow(number, "refusal.n_max")?, lending: narrow(other_number, "refusal.lending")? }
         }
+        Code::NothingToSettle => Refusal::NothingToSettle,
         Code::RevisionConflict => Refusal::RevisionConflict { current: number },
         Code::BadText => Refusal::BadText,
         Code::DocumentTooLarge => Refusal::DocumentTooLarge,

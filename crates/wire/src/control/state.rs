@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use control::{
-    Assignment, Cluster, DomainPolicies, EndedSession, Ending, InlineLimit, InlineLimits, LimitEntry, LiveSession, Map,
-    Policies, PolicyRevision, RetiredLimit, Sessions, State,
+    Assignment, Cluster, DomainPolicies, EndedSession, Ending, InlineLimit, InlineLimits, Lease, LimitEntry,
+    LiveSession, Map, Policies, PolicyRevision, RetiredLimit, Sessions, State,
 };
-use limits::LimitId;
+use limits::{LimitId, Span};
 use ownership::{Epoch, SessionId};
 
 use super::command::{genesis_from_proto, genesis_to_proto, node_spec_from_proto, node_spec_to_proto};
@@ -32,7 +32,7 @@ pub fn state_from_bytes(bytes: &[u8]) -> Result<State, DecodeError> {
 }
 
 fn cluster_to_proto(cluster: &Cluster) -> proto::Cluster {
-    let Cluster { genesis, sessions, map, policies } = cluster;
+    let Cluster { genesis, lease, sessions, map, policies } = cluster;
     proto::Cluster {
         genesis: Some(genesis_to_proto(genesis)),
         live: sessions.live.iter().map(|(session, live)| live_to_proto(*session, live)).collect(),
@@ -41,6 +41,12 @@ fn cluster_to_proto(cluster: &Cluster) -> proto::Cluster {
         map: Some(map_to_proto(map, sessions)),
         domains: policies.domains.iter().map(|(name, domain)| domain_to_proto(name, domain)).collect(),
         last_limit: policies.last_limit,
+        lease: (lease.changed_at > 0).then(|| proto::Lease {
+            ttl_nanos: lease.ttl.as_nanos(),
+            waited_nanos: lease.waited.as_nanos(),
+            changed_at: lease.changed_at,
+        }),
+        forgotten_lenders: sessions.forgotten_lenders,
     }
 }
 
@@ -48,13 +54,21 @@ fn cluster_from_proto(cluster: proto::Cluster) -> Result<Cluster, DecodeError> {
     let live = distinct(cluster.live.into_iter().map(live_from_proto), "live")?;
     let ended = cluster.ended.into_iter().map(ended_from_proto).collect::<Result<_, _>>()?;
     let domains = distinct(cluster.domains.into_iter().map(domain_from_proto), "domains")?;
-    let sessions = Sessions { live, ended, n_max: cluster.n_max };
+    let sessions = Sessions { live, ended, n_max: cluster.n_max, forgotten_lenders: cluster.forgotten_lenders };
+    let genesis = genesis_from_proto(present(cluster.genesis, "genesis")?)?;
+    let founded = Lease { ttl: genesis.lease.ttl, waited: genesis.lease.ttl, changed_at: 0 };
     Ok(Cluster {
-        genesis: genesis_from_proto(present(cluster.genesis, "genesis")?)?,
+        lease: cluster.lease.map_or(founded, lease_from_proto),
+        genesis,
         map: map_from_proto(present(cluster.map, "map")?, &sessions)?,
         sessions,
         policies: Policies { domains, last_limit: cluster.last_limit },
     })
+}
+
+fn lease_from_proto(lease: proto::Lease) -> Lease {
+    let proto::Lease { ttl_nanos, waited_nanos, changed_at } = lease;
+    Lease { ttl: Span::from_nanos(ttl_nanos), waited: Span::from_nanos(waited_nanos), changed_at }
 }
 
 /// Collects what is named once each.

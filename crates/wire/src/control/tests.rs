@@ -34,7 +34,7 @@ fn golden(name: &str) -> Vec<u8> {
 }
 
 /// One command of each kind.
-fn commands() -> [(&'static str, Command); 8] {
+fn commands() -> [(&'static str, Command); 10] {
     let runs = vec![
         Run { first: PartitionId(0), len: 9, to: session(1, 1) },
         Run { first: PartitionId(9), len: 6, to: session(2, 1) },
@@ -52,6 +52,8 @@ fn commands() -> [(&'static str, Command); 8] {
         ("apply_policy", Command::ApplyPolicy(Box::new(policy))),
         ("define_inline", Command::DefineInline(Box::new(inline("api", 3, "downloads")))),
         ("lower_n_max", Command::LowerNMax { to: 2 }),
+        ("set_ttl", Command::SetTtl { ttl: limits::Span::from_secs(5) }),
+        ("settle_ttl", Command::SettleTtl { since: 77 }),
     ]
 }
 
@@ -88,6 +90,17 @@ fn limits_that_checks_brought_along_survive_a_snapshot() {
     let mut state = eventful();
     let define = Command::DefineInline(Box::new(inline("api", 2, "downloads")));
     state.apply(100, &define, &mut Effects::default()).unwrap();
+    assert_eq!(state_from_bytes(&state_to_bytes(&state)), Ok(state));
+}
+
+#[test]
+fn a_ttl_that_was_changed_and_lenders_that_were_forgotten_survive_a_snapshot() {
+    let mut state = eventful();
+    state.apply(100, &Command::SetTtl { ttl: limits::Span::from_secs(2) }, &mut Effects::default()).unwrap();
+    assert_eq!(state_from_bytes(&state_to_bytes(&state)), Ok(state.clone()));
+    let mut cluster = state.cluster().unwrap().clone();
+    (cluster.sessions.forgotten_lenders, cluster.sessions.n_max) = (4, 9);
+    let state = State::restore(100, Some(cluster)).unwrap();
     assert_eq!(state_from_bytes(&state_to_bytes(&state)), Ok(state));
 }
 
@@ -256,6 +269,7 @@ fn outcomes() -> Vec<Result<Applied, Refusal>> {
         Applied::PolicyApplied { revision: 2 },
         Applied::NMaxLowered,
         Applied::InlineDefined,
+        Applied::LeaseChanged,
     ];
     applied.into_iter().map(Ok).chain(refusals().into_iter().map(Err)).collect()
 }

@@ -4,6 +4,7 @@
 
 mod snapshots;
 mod tables;
+#[cfg_attr(feature = "simulated", allow(dead_code, reason = "a simulation has no threads: it writes inline"))]
 mod writer;
 
 use std::fs::{File, OpenOptions};
@@ -122,7 +123,7 @@ impl Journal {
         let (tables, identity) = Tables::open(&path)?;
         snapshots::sync_directory(dir).map_err(|source| refused(dir, source))?;
         let tables = Arc::new(tables);
-        let writer = Writer::thread(Arc::clone(&tables)).map_err(|source| refused(&path, source))?;
+        let writer = Writer::of_a_disk(Arc::clone(&tables)).map_err(|source| refused(&path, source))?;
         Ok(Journal::assemble(identity, tables, writer, Snapshots::on_disk(dir.join(SNAPSHOT_FILE))))
     }
 
@@ -249,7 +250,12 @@ impl Journal {
 
     async fn write(&self, change: Change) -> Result<(), JournalError> {
         match &self.inner.writer {
-            Writer::Inline => self.inner.tables.commit(&[change], None),
+            Writer::Inline => {
+                #[cfg(feature = "simulated")]
+                crate::simulated::disk().await;
+                let committed = *self.inner.committed.lock();
+                self.inner.tables.commit(&[change], committed.as_ref())
+            }
             Writer::Thread(thread) => thread.write(change).await,
         }
     }

@@ -15,6 +15,7 @@ use redb::{
 use ring::NodeId;
 
 use super::{JournalError, OpenError};
+use crate::chance;
 use crate::raft::codec::{self, FORMAT};
 use crate::raft::types::{Entry, LogId, Types, Vote, node_id};
 
@@ -228,7 +229,7 @@ fn claim(database: &Database, path: &Path) -> Result<NodeId, OpenError> {
 type Identified = Result<NodeId, JournalError>;
 
 fn christen(transaction: &WriteTransaction) -> Identified {
-    let identity = std::iter::repeat_with(rand::random).find_map(node_id).expect("not every random number is zero");
+    let identity = std::iter::repeat_with(chance::random).find_map(node_id).expect("not every random number is zero");
     make(transaction, &[], None)?;
     let mut meta = transaction.open_table(META).map_err(failed)?;
     let mut stored = vec![FORMAT];

@@ -41,6 +41,14 @@ enum Job {
 }
 
 impl Writer {
+    /// The writer of a disk: a thread; none in a simulation, which must do the same again in the same order.
+    pub(super) fn of_a_disk(tables: Arc<Tables>) -> io::Result<Writer> {
+        #[cfg(feature = "simulated")]
+        return Ok(Writer::Inline).inspect(|_| drop(tables));
+        #[cfg(not(feature = "simulated"))]
+        Writer::thread(tables)
+    }
+
     /// Starts the thread. It ends when the writer is stopped or dropped, after what still waited is written.
     pub(super) fn thread(tables: Arc<Tables>) -> io::Result<Writer> {
         let (queue, jobs) = sync_channel(QUEUE_MAX);

@@ -90,7 +90,8 @@ pub(super) fn refusals() -> Vec<Refusal> {
         Refusal::OwnerLives { partition: PartitionId(0) },
         Refusal::FounderMissing { missing: "n3".into() },
         Refusal::FirstPlacementPartial,
-        Refusal::NMax { n_max: 5, live: 4 },
+        Refusal::NMax { n_max: 5, lending: 4 },
+        Refusal::NothingToSettle,
         Refusal::RevisionConflict { current: 12 },
         Refusal::BadText,
         Refusal::DocumentTooLarge,
@@ -195,6 +196,8 @@ pub(super) fn any_command() -> impl Strategy<Value = Command> {
         any_policy().prop_map(|proposal| Command::ApplyPolicy(Box::new(proposal))),
         any_inline().prop_map(|proposal| Command::DefineInline(Box::new(proposal))),
         any::<u32>().prop_map(|to| Command::LowerNMax { to }),
+        (0u64..9_000_000_000).prop_map(|nanos| Command::SetTtl { ttl: Span::from_nanos(nanos) }),
+        (0u64..40).prop_map(|since| Command::SettleTtl { since }),
     ]
 }
 
