@@ -3,12 +3,14 @@
 //! the asker's own clock counts.
 
 pub mod c1;
+pub mod campaign;
 pub mod clocks;
 pub mod conformance;
 pub mod history;
 pub mod judge;
 pub mod justified;
 pub mod ledger;
+pub mod oracles;
 pub mod promise;
 mod sums;
 pub mod twin;

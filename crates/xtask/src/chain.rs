@@ -10,7 +10,7 @@ use anyhow::{Result, bail};
 
 use crate::layering::PURE;
 use crate::machine::DidNotRun;
-use crate::{chaos, gateway, layering, licences, shell, tidy};
+use crate::{chaos, gateway, layering, licences, shell, simulation, tidy};
 
 /// How much of the chain runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,9 @@ const CHAIN: &[Step] = &[
     Step { name: "pure tests", claim: "the crates that decide, decide right", paces: QUICK, run: pure_tests },
     Step { name: "tests", claim: "every test passes", paces: FULL, run: all_tests },
     Step { name: "conformance", claim: "every case holds, in three ways", paces: FULL, run: conformance },
+    Step { name: "a few seeds", claim: "a simulated cluster keeps its word", paces: QUICK, run: quick_simulation },
+    Step { name: "simulation", claim: "under every fault, and mistakes show", paces: FULL, run: full_simulation },
+    Step { name: "shells", claim: "so do whole nodes on a simulated network", paces: FULL, run: shells },
     Step { name: "doc tests", claim: "every example in the docs holds", paces: FULL, run: doc_tests },
     Step { name: "gateway", claim: "a real gateway limits by asking us", paces: FULL, run: gateway_tests },
     Step { name: "chaos", claim: "what breaks, breaks as documented", paces: FULL, run: chaos_suite },
@@ -187,6 +190,22 @@ fn conformance(root: &Path, tally: &mut Tally) -> Result<()> {
     let nodes = ["test", "--quiet", "--package=ringfence", "--features=test-clock", "--test=cluster"];
     let named = ["conformance::", "limit_changes::"];
     counted(&mut shell::cargo(root, &[&nodes[..], &shown, &named].concat()), tally)
+}
+
+fn quick_simulation(root: &Path, tally: &mut Tally) -> Result<()> {
+    simulation::quick(root, |line| tally.add_line(line))
+}
+
+fn full_simulation(root: &Path, tally: &mut Tally) -> Result<()> {
+    simulation::full(root, |line| tally.add_line(line))
+}
+
+/// Whole nodes on a simulated network, with the counts of what was seen: a build of its own, which the step for lints does
+/// not look at.
+fn shells(root: &Path, tally: &mut Tally) -> Result<()> {
+    let build = ["--quiet", "--package=ringfence-node", "--features=simulated", "--test=shells", "--"];
+    shell::run(&mut shell::cargo(root, &[&["clippy"], &build[..], &["-D", "warnings"]].concat()))?;
+    counted(&mut shell::cargo(root, &[&["test"], &build[..], &["--nocapture"]].concat()), tally)
 }
 
 /// Apart from the other tests, since cargo-nextest does not run them.
@@ -331,7 +350,7 @@ mod tests {
         let names = |pace: Pace| -> Vec<&str> {
             CHAIN.iter().filter(|step| step.paces.contains(&pace)).map(|step| step.name).collect()
         };
-        assert_eq!(names(Pace::Quick), ["fmt", "layering", "tidy", "pure tests"]);
+        assert_eq!(names(Pace::Quick), ["fmt", "layering", "tidy", "pure tests", "a few seeds"]);
         let full = [
             "fmt",
             "layering",
@@ -340,6 +359,8 @@ mod tests {
             "clippy",
             "tests",
             "conformance",
+            "simulation",
+            "shells",
             "doc tests",
             "gateway",
             "chaos",

@@ -12,6 +12,7 @@ mod layering;
 mod licences;
 mod machine;
 mod shell;
+mod simulation;
 mod spdx;
 mod tidy;
 mod workspace;
@@ -35,6 +36,7 @@ usage: cargo xtask <errand>
   bench           run the benches and print their ratios
   fuzz [TARGET] [--seconds N]
                   build the fuzzer and run a target, or all of them, each for so long; needs a C++ compiler
+  sim [WORDS]     the simulator: --seed N, --seeds A..B, --time 10m, --mutants, --help for the rest
   gateway         forward-auth behind a real nginx, which Debian's package brings
   chaos [WORDS]   build the nodes and the chaos suite, and run it; WORDS are the suite's own, `run` without any
   compose         the same nodes in containers, by the compose file that users start; needs a Docker engine
@@ -64,6 +66,7 @@ fn run(words: &[&str], root: &Path) -> Result<bool> {
         ["licences"] => licences::run(root).map(|()| true),
         ["bench"] => bench::run(root).map(|()| true),
         ["fuzz", words @ ..] => fuzz::run(root, words).map(|()| true),
+        ["sim", words @ ..] => simulation::run(root, words, |_| ()).map(|()| true),
         ["gateway"] => gateway::run(root, |_| ()).map(|()| true),
         ["chaos", words @ ..] => chaos::run(root, words, |_| ()).map(|()| true),
         ["compose"] => chaos::compose(root, |_| ()).map(|()| true),

@@ -1,7 +1,8 @@
 //! What happened, in our words: every event of a run with its real time. The judges read it, transcripts are made of it,
 //! and two runs of one seed write the same one, byte for byte.
 
-use limits::{Fingerprint, LimitId, Moment, Span};
+use control::Ending;
+use limits::{FailMode, Fingerprint, LimitId, Moment, Now, Shape, Span, WallTime};
 use ownership::{Asker, CheckId, Epoch, SessionId};
 use ring::PartitionId;
 
@@ -45,6 +46,14 @@ pub enum Event {
         /// Where.
         node: u8,
     },
+    /// A machine was copied as it ran. The copy is a node of its own number from then on, above those of the scenario,
+    /// and lives the same sessions.
+    Cloned {
+        /// Of which.
+        node: u8,
+        /// The copy's number.
+        copy: u8,
+    },
     /// A node became leader and applied the first entry of its term.
     Leads {
         /// Who.
@@ -59,10 +68,38 @@ pub enum Event {
         /// What it says, in words.
         words: String,
     },
+    /// The log appointed an owner: told once, when the entry was committed.
+    Appointed {
+        /// Over what.
+        partition: PartitionId,
+        /// Under which epoch.
+        epoch: Epoch,
+        /// Whom.
+        session: SessionId,
+        /// The entry's place in the log.
+        index: u64,
+    },
+    /// A leader's deadline of a session was set, or moved.
+    Granted {
+        /// Who leads.
+        node: u8,
+        /// In which term.
+        term: u64,
+        /// Whose deadline.
+        session: SessionId,
+        /// The reading of the leader's own clock after which the session may be ended.
+        deadline: Moment,
+    },
     /// A holder's lease lasts longer now.
     Extended {
+        /// Where.
+        node: u8,
         /// Whose.
         session: SessionId,
+        /// The reading of its own clock at which the renewal was sent that was granted.
+        sent: Moment,
+        /// The reading of its own clock at which the lease ends.
+        end: Moment,
         /// The end, in real time, at the rate its clock runs now.
         until: Moment,
     },
@@ -71,10 +108,14 @@ pub enum Event {
         /// Whose.
         session: SessionId,
     },
-    /// The log ended a session.
+    /// The log ended a session: told once, when the entry was committed.
     Ended {
         /// Which.
         session: SessionId,
+        /// How.
+        ending: Ending,
+        /// The entry's place in the log.
+        index: u64,
     },
     /// A reign began.
     Reigns {
@@ -87,7 +128,7 @@ pub enum Event {
         /// In whose name.
         session: SessionId,
         /// The owner's clock as of which absent keys are read as full; `None` where they are fresh.
-        full_as_of: Option<Moment>,
+        full_as_of: Option<Now>,
     },
     /// A reign ended.
     Reigned {
@@ -100,7 +141,7 @@ pub enum Event {
     },
     /// An owner decided.
     Decided(Decided),
-    /// An owner took back what a question charged.
+    /// An owner took back what a question charged: what its last decision under that epoch did, which may be nothing.
     Undone {
         /// Where.
         node: u8,
@@ -127,8 +168,24 @@ pub enum Event {
         asker: Asker,
         /// The owner's clock.
         clock: Moment,
+        /// Cluster time there, if it is known.
+        wall: Option<WallTime>,
         /// What.
         legs: Vec<LegSeen>,
+    },
+    /// An ingress told an owner what became of a question. When it arrives and there is anything to do, [`Event::Undone`] or
+    /// [`Event::Booked`] says so.
+    Corrected {
+        /// Where.
+        node: u8,
+        /// In which partition.
+        partition: PartitionId,
+        /// The question.
+        id: CheckId,
+        /// The asking.
+        asker: Asker,
+        /// What is to be done.
+        what: Correction,
     },
     /// An ingress acts on an answer.
     Acted {
@@ -147,13 +204,21 @@ pub enum Event {
         /// How old the answer was, on the ingress's clock, since its attempt was sent.
         age: Span,
     },
-    /// An ingress's own emergency limiter lent something.
+    /// An ingress's own emergency limiter lent something, and nothing of it was given back.
     Lent {
         /// Where.
         node: u8,
         /// In which session.
         session: SessionId,
-        /// The limit's key and cost.
+        /// The reading of its own clock.
+        clock: Moment,
+        /// Cluster time there, if it is known.
+        wall: Option<WallTime>,
+        /// The question.
+        id: CheckId,
+        /// What all shares of the limit come to, in per cent of it.
+        percent: u8,
+        /// The limit's key and cost; the shape is that of the whole limit.
         leg: LegSeen,
     },
     /// A caller has its answer, or gave up.
@@ -175,6 +240,8 @@ pub struct Decided {
     pub session: SessionId,
     /// The owner's clock: the witness.
     pub clock: Moment,
+    /// Cluster time there, if it is known.
+    pub wall: Option<WallTime>,
     /// The question.
     pub id: CheckId,
     /// Who asked.
@@ -202,6 +269,21 @@ pub struct LegSeen {
     pub cost: u64,
     /// Whether it admitted.
     pub allowed: bool,
+    /// Whether it only watches.
+    pub shadow: bool,
+    /// The numbers it was decided by: the owner's part of the limit where an owner decided, the whole limit where none did.
+    pub shape: Shape,
+}
+
+/// What an owner is told of a question after it was answered, or was not.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Correction {
+    /// Nobody was let pass by what it may have charged.
+    Cancel,
+    /// So many units were taken of those it granted.
+    Trim(u64),
+    /// A caller was let pass unseen.
+    Debt,
 }
 
 /// What a caller was told.
@@ -215,6 +297,8 @@ pub struct Told {
     pub node: u8,
     /// When the question was first put.
     pub invoked: Moment,
+    /// When it was put to the node whose answer this is; to the last one, where nothing came.
+    pub put: Moment,
     /// When the answer was there, or the caller gave up.
     pub returned: Moment,
     /// What it was; `None` where nothing came.
@@ -239,6 +323,8 @@ pub struct LegTold {
     pub source: Source,
     /// Why.
     pub reason: Reason,
+    /// The limit's failure mode, as the ingress knew it.
+    pub fail: FailMode,
     /// The epoch it was decided under, by an owner.
     pub epoch: Option<Epoch>,
     /// The session that decided.

@@ -1,0 +1,67 @@
+//! The mistakes that somebody could make, and which check has to notice each of them within how many seeds. A proof that
+//! notices none of them proves nothing; one that notices them by another check than it should does so by luck.
+
+use ownership::Bug;
+
+/// A mistake and who has to notice it.
+#[derive(Clone, Copy, Debug)]
+pub struct Tooth {
+    /// The mistake.
+    pub bug: Bug,
+    /// The checks, one of which has to fail.
+    pub checks: &'static [&'static str],
+    /// Within so many seeds, from 0.
+    pub seeds: u64,
+}
+
+/// Every mistake once.
+pub const TEETH: &[Tooth] = &[
+    Tooth { bug: Bug::SuccessorFresh, checks: &["C1", "C2"], seeds: 60 },
+    Tooth { bug: Bug::RestartReusesLease, checks: &["S2", "C1", "C2"], seeds: 60 },
+    Tooth { bug: Bug::RestartKeepsEpoch, checks: &["S2", "C1", "C2"], seeds: 60 },
+    Tooth { bug: Bug::LeaseFromAck, checks: &["S4"], seeds: 60 },
+    Tooth { bug: Bug::SleepingClock, checks: &["S3", "S4"], seeds: 120 },
+    Tooth { bug: Bug::NoCallerDeadline, checks: &["S12"], seeds: 60 },
+    Tooth { bug: Bug::NoRoomForAnswer, checks: &["S3"], seeds: 120 },
+    Tooth { bug: Bug::UnconfirmedRenewals, checks: &["S4"], seeds: 200 },
+    Tooth { bug: Bug::NewLeaderDoesNotWait, checks: &["S4"], seeds: 60 },
+    Tooth { bug: Bug::SuspicionEndsSession, checks: &["S4"], seeds: 300 },
+    Tooth { bug: Bug::OlderEpochAccepted, checks: &["S12"], seeds: 1000 },
+    Tooth { bug: Bug::AcksNotProven, checks: &["liveness"], seeds: 1000 },
+    Tooth { bug: Bug::OpenReadsFull, checks: &["open"], seeds: 200 },
+    Tooth { bug: Bug::ClockBeforeGate, checks: &["S3"], seeds: 60 },
+];
+
+/// Mistakes that other tests have to notice: what, and where.
+pub const ELSEWHERE: &[(&str, &str)] = &[(
+    "a refund is capped at full instead of undoing one charge",
+    "the laws of `crates/limits`, and histories of `ownership`",
+)];
+
+/// Mistakes in parts that are not built: nobody can make them yet.
+pub const ABSENT: &[&str] = &[
+    "2: a successor loads a snapshot as truth",
+    "12: a certificate before the seal",
+    "13: an unseal without a renounce",
+    "14: an abort waits for the old owner only",
+    "15: no check of the store's incarnation",
+    "16: claim and read in two calls",
+    "17: admitting beyond `hi` before it is acknowledged",
+    "18: volatile assumed before it is committed",
+    "19, 20: escrow",
+    "21: records that do not move",
+    "25: an incarnation kept per shard",
+    "a script that creates a missing header; a run id without the replication id; narrowing by another claim's answer",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_mistake_has_its_row() {
+        let listed: Vec<Bug> = TEETH.iter().map(|tooth| tooth.bug).collect();
+        assert_eq!(listed, Bug::ALL);
+        assert!(TEETH.iter().all(|tooth| !tooth.checks.is_empty() && tooth.seeds > 0));
+    }
+}

@@ -1,0 +1,250 @@
+//! Charges: what is on the owners' accounts is there because somebody was let pass with it, or because nobody could tell
+//! the owner otherwise. Whoever was let pass by an owner was charged there, and that charge was not taken back; whatever
+//! else stands is the cost of a question that timed out or was refused elsewhere and whose cancel was lost, or whose
+//! ingress died before it could send one.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use limits::{Moment, Span};
+use ownership::{CheckId, Epoch};
+use ring::PartitionId;
+
+use super::story::{Charge, Reign, Story};
+use super::{Failure, Findings};
+use crate::history::Source;
+use crate::world::trace::{Event, Told};
+
+/// How long after its answer a question is still being settled: its cancel may be under way, or its caller not yet told.
+const SETTLED_WITHIN: Span = Span::from_secs(2);
+
+pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Failure> {
+    let let_pass = let_pass(story, findings)?;
+    let told = Settling { corrected: corrected(story), acted: acted(story) };
+    let asked: BTreeMap<CheckId, Vec<&Told>> = story.told.iter().fold(BTreeMap::new(), |mut asked, (_, told)| {
+        asked.entry(told.id).or_insert_with(Vec::new).push(told);
+        asked
+    });
+    for reign in &story.reigns {
+        for charge in reign.charges.iter().filter(|charge| charge.stands()) {
+            let cost = cost(charge);
+            findings.count("units charged", cost);
+            if let_pass.contains(&(charge.decided.id, reign.partition, reign.epoch)) {
+                findings.count("units charged and let pass", cost);
+                continue;
+            }
+            let askings = asked.get(&charge.decided.id).map_or(&[][..], |askings| askings);
+            match excuse(story, reign, charge, askings, &told) {
+                Some(why) => findings.count(why, cost),
+                None => {
+                    let words = format!(
+                        "n{} in {:?} at {:?} keeps {cost} units of {:?}, with which nobody was let pass",
+                        reign.node + 1,
+                        reign.partition,
+                        reign.epoch,
+                        charge.decided.id
+                    );
+                    return Err(Failure::new("charges", charge.at, words));
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+fn cost(charge: &Charge<'_>) -> u64 {
+    charge.decided.legs.iter().filter(|leg| leg.allowed).map(|leg| leg.cost).sum()
+}
+
+/// Questions that were let pass by an owner, each held against its charge.
+fn let_pass(story: &Story<'_>, findings: &mut Findings) -> Result<BTreeSet<(CheckId, PartitionId, Epoch)>, Failure> {
+    let mut charges: BTreeMap<(CheckId, Epoch), Vec<(usize, usize)>> = BTreeMap::new();
+    for (number, reign) in story.reigns.iter().enumerate() {
+        for (charge, one) in reign.charges.iter().enumerate() {
+            charges.entry((one.decided.id, reign.epoch)).or_default().push((number, charge));
+        }
+    }
+    let mut let_pass = BTreeSet::new();
+    for (at, told) in &story.told {
+        let decision = told.decision.as_ref().filter(|decision| decision.allowed);
+        let by_owner = |source| matches!(source, Source::Owner | Source::Forwarded);
+        let legs = decision.iter().flat_map(|decision| &decision.legs);
+        for leg in legs.filter(|leg| by_owner(leg.source) && leg.leg.allowed && leg.leg.cost > 0) {
+            let Some(epoch) = leg.epoch else { continue };
+            findings.count("admissions held against their charge", 1);
+            let of_key = |&&(reign, charge): &&(usize, usize)| {
+                let legs = &story.reigns[reign].charges[charge].decided.legs;
+                legs.iter().any(|one| (one.limit, one.key, one.cost) == (leg.leg.limit, leg.leg.key, leg.leg.cost))
+            };
+            let found: Vec<&(usize, usize)> =
+                charges.get(&(told.id, epoch)).into_iter().flatten().filter(of_key).collect();
+            let stands = found.iter().any(|(reign, charge)| story.reigns[*reign].charges[*charge].undone.is_none());
+            // Both copies of an ingress ask as one; what one of them went by, the other takes back (row 17).
+            if !stands && story.had_a_copy(told.node, told.invoked, *at) {
+                findings.count("admissions whose charge a copy of their ingress took back", 1);
+                continue;
+            }
+            if !stands {
+                let words = format!("{:?} was let pass at {epoch:?} on a charge that does not stand", told.id);
+                return Err(Failure::new("charges", *at, words));
+            }
+            let_pass.extend(found.iter().map(|(reign, _)| (told.id, story.reigns[*reign].partition, epoch)));
+        }
+    }
+    Ok(let_pass)
+}
+
+/// What ingresses did with answers.
+struct Settling {
+    /// What was sent to owners, by question and partition.
+    corrected: BTreeMap<(CheckId, PartitionId), Vec<Moment>>,
+    /// Who acted on an answer.
+    acted: Acted,
+}
+
+/// Who acted on an answer, and when.
+type Acted = BTreeMap<(CheckId, PartitionId, Epoch), Vec<(u8, Moment)>>;
+
+fn acted(story: &Story<'_>) -> Acted {
+    let mut acted = Acted::new();
+    for entry in story.trace {
+        if let Event::Acted { node, id, partition, epoch, .. } = &entry.event {
+            acted.entry((*id, *partition, *epoch)).or_default().push((story.original(*node), entry.at));
+        }
+    }
+    acted
+}
+
+fn corrected(story: &Story<'_>) -> BTreeMap<(CheckId, PartitionId), Vec<Moment>> {
+    let mut sent: BTreeMap<(CheckId, PartitionId), Vec<Moment>> = BTreeMap::new();
+    for entry in story.trace {
+        if let Event::Corrected { id, partition, .. } = &entry.event {
+            sent.entry((*id, *partition)).or_default().push(entry.at);
+        }
+    }
+    sent
+}
+
+/// Why a charge stands that nobody was let pass with, by the name under which it is counted; `None` where nothing explains
+/// it.
+fn excuse(
+    story: &Story<'_>,
+    reign: &Reign<'_>,
+    charge: &Charge<'_>,
+    askings: &[&Told],
+    settling: &Settling,
+) -> Option<&'static str> {
+    let shadows_only = charge.decided.legs.iter().all(|leg| leg.shadow || leg.cost == 0);
+    if shadows_only {
+        return Some("units charged where a limit only watches");
+    }
+    if story.end().since(charge.at) < SETTLED_WITHIN {
+        return Some("units charged at the very end");
+    }
+    if reign.ended.is_some_and(|ended| ended.since(charge.at) < SETTLED_WITHIN) {
+        return Some("units charged on an account that was dropped soon after");
+    }
+    let (id, partition, epoch) = (charge.decided.id, reign.partition, reign.epoch);
+    // What one copy of an owner charged, the other may have refused or taken back (row 17).
+    let chain = story.chains.get(&partition).into_iter().flatten().map(|number| &story.reigns[*number]);
+    if chain.into_iter().any(|other| other.epoch == epoch && other.is_beside()) {
+        return Some("units charged by one of two copies");
+    }
+    if settling.corrected.contains_key(&(id, partition)) {
+        return Some("units charged whose cancel was sent");
+    }
+    // An ingress let it pass, and its caller had given up, or been told by another one.
+    let acted = settling.acted.get(&(id, partition, epoch)).map_or(&[][..], |acted| acted);
+    let told_there = |(node, at): &(u8, Moment)| {
+        askings.iter().any(|told| told.node == *node && told.decision.is_some() && told.returned >= *at)
+    };
+    if acted.iter().any(|acted| !told_there(acted)) {
+        return Some("units charged and let pass, with nobody there any more to hear it");
+    }
+    let died = |node: u8, told: &Told| !story.was_up(node, told.invoked, charge.at.saturating_add(SETTLED_WITHIN));
+    let asked = |told: &Told| {
+        let ask = story.scenario.asks.get(told.ask);
+        let nodes =
+            ask.into_iter().flat_map(|ask| std::iter::once(ask.node).chain(ask.again.iter().map(|(_, node)| *node)));
+        nodes.chain([told.node]).collect::<Vec<u8>>()
+    };
+    let copied = |node: u8, told: &Told| story.had_a_copy(node, told.invoked, charge.at.saturating_add(SETTLED_WITHIN));
+    if askings.iter().any(|told| asked(told).into_iter().any(|node| copied(node, told))) {
+        return Some("units charged for one of two copies");
+    }
+    let lost_its_ingress = askings.iter().any(|told| asked(told).into_iter().any(|node| died(node, told)));
+    if askings.is_empty() || lost_its_ingress {
+        return Some("units charged whose ingress died");
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::telling::Telling;
+    use super::*;
+    use crate::world::trace::{Correction, Decided};
+
+    fn until_the_end(telling: &mut Telling) -> Result<Findings, Failure> {
+        telling.at(9_000).tell(Event::Healed);
+        telling.judged(judge)
+    }
+
+    #[test]
+    fn a_charge_with_which_somebody_was_let_pass_is_right() {
+        let mut telling = Telling::new();
+        telling.at(100).reign(0, 1);
+        telling.at(200).ask(0, 1, 2, true);
+        let findings = until_the_end(&mut telling).expect("kept");
+        assert_eq!((findings.counted("units charged"), findings.counted("units charged and let pass")), (2, 2));
+    }
+
+    fn refused(correct: bool) -> Result<Findings, Failure> {
+        let mut telling = Telling::new();
+        telling.at(100).reign(0, 1);
+        let decided = telling.at(200).decide(0, 1, 2, true);
+        telling.at(210).tell_caller(&decided, 5, None);
+        let Decided { partition, id, asker, .. } = decided;
+        if correct {
+            telling.tell(Event::Corrected { node: 0, partition, id, asker, what: Correction::Cancel });
+        }
+        until_the_end(&mut telling)
+    }
+
+    #[test]
+    fn a_charge_that_nobody_was_let_pass_with_is_cancelled_by_whoever_asked() {
+        assert!(refused(false).unwrap_err().words.contains("nobody was let pass"));
+        assert_eq!(refused(true).expect("sent, and lost").counted("units charged whose cancel was sent"), 2);
+    }
+
+    #[test]
+    fn a_caller_that_gave_up_hears_nothing_and_is_charged() {
+        let mut telling = Telling::new();
+        telling.at(100).reign(0, 1);
+        let decided = telling.at(200).decide(0, 1, 2, true);
+        telling.at(400).tell_caller(&decided, 205, None);
+        telling.at(500).told(&decided, 300);
+        telling.trace.pop();
+        let counted = until_the_end(&mut telling).expect("acted on");
+        assert_eq!(counted.counted("units charged and let pass, with nobody there any more to hear it"), 2);
+    }
+
+    #[test]
+    fn an_ingress_that_died_cannot_cancel() {
+        let mut telling = Telling::new();
+        telling.at(100).reign(0, 1);
+        let decided = telling.at(200).decide(0, 1, 2, true);
+        telling.at(201).tell(Event::Died { node: 1 });
+        telling.at(300).tell_caller(&Decided { node: 1, ..decided }, 105, None);
+        assert_eq!(until_the_end(&mut telling).expect("died").counted("units charged whose ingress died"), 2);
+    }
+
+    #[test]
+    fn nobody_is_let_pass_on_a_charge_that_was_taken_back() {
+        let mut telling = Telling::new();
+        telling.at(100).reign(0, 1);
+        let decided = telling.at(200).ask(0, 1, 2, true);
+        let Decided { partition, epoch, id, asker, .. } = decided;
+        telling.at(210).tell(Event::Undone { node: 0, partition, epoch, id, asker });
+        assert!(until_the_end(&mut telling).unwrap_err().words.contains("does not stand"));
+    }
+}

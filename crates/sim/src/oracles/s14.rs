@@ -1,0 +1,84 @@
+//! S14, charge once: within the horizon of the records an owner decides a question once, however often it is asked; after
+//! its cancel or its debt not at all.
+
+use std::collections::BTreeMap;
+
+use limits::Span;
+use ownership::CheckId;
+
+use super::story::{Reign, Story};
+use super::{Failure, Findings};
+use crate::world::trace::Decided;
+
+/// How long a question is known after it was decided: the horizon of the records, on the owner's clock.
+const HORIZON: Span = Span::from_secs(2);
+
+pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Failure> {
+    for reign in &story.reigns {
+        findings.count("charges", reign.charges.len() as u64);
+        once_each(reign)?;
+    }
+    Ok(())
+}
+
+fn once_each(reign: &Reign<'_>) -> Result<(), Failure> {
+    let mut known: BTreeMap<CheckId, &Decided> = BTreeMap::new();
+    for (_, at, decided) in &reign.decisions {
+        let refused = |words: String| Err(Failure::new("S14", *at, words));
+        let whose = format!("n{} in {:?} at {:?}", reign.node + 1, reign.partition, reign.epoch);
+        // A peek is asked as often as one likes.
+        if decided.legs.iter().all(|leg| leg.cost == 0) {
+            continue;
+        }
+        let before = known.insert(decided.id, decided);
+        if before.is_some_and(|before| decided.clock.since(before.clock) < HORIZON) {
+            return refused(format!("{whose} decided {:?} anew (attempt {})", decided.id, decided.attempt));
+        }
+        // A debt does not make a question known for longer; one that came first makes it known.
+        let booked = reign.booked.get(&decided.id).filter(|booked| **booked < *at && before.is_none());
+        if booked.is_some_and(|booked| at.since(*booked) < HORIZON.scaled(9, 10)) {
+            return refused(format!("{whose} decided {:?}, of which a debt was booked", decided.id));
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::telling::Telling;
+    use super::*;
+    use crate::world::trace::Event;
+
+    fn asked_again_after(millis: u64, replayed: bool) -> Result<Findings, Failure> {
+        let mut telling = Telling::new();
+        telling.at(100).reign(0, 1);
+        let decided = telling.at(200).decide(0, 1, 1, true);
+        telling.at(200 + millis);
+        let clock = telling.clock(0);
+        telling.tell(Event::Decided(Decided { clock, replayed, attempt: 2, ..decided }));
+        telling.judged(judge)
+    }
+
+    #[test]
+    fn a_question_whose_debt_was_booked_is_not_decided_any_more() {
+        for (millis, kept) in [(1_700, false), (2_100, true)] {
+            let mut telling = Telling::new();
+            telling.at(100).reign(0, 1);
+            let decided = telling.at(200).decide(0, 1, 1, true);
+            telling.trace.pop();
+            let Decided { partition, epoch, id, asker, clock, wall, legs, .. } = decided.clone();
+            telling.tell(Event::Booked { node: 0, partition, epoch, id, asker, clock, wall, legs });
+            telling.at(200 + millis);
+            let clock = telling.clock(0);
+            telling.tell(Event::Decided(Decided { clock, ..decided }));
+            assert_eq!(telling.judged(judge).is_ok(), kept, "{millis}");
+        }
+    }
+
+    #[test]
+    fn a_question_is_decided_once_within_the_horizon() {
+        assert_eq!(asked_again_after(500, true).expect("kept").counted("charges"), 1);
+        assert!(asked_again_after(500, false).unwrap_err().words.contains("anew"));
+        assert!(asked_again_after(2_000, false).is_ok(), "by then it is forgotten");
+    }
+}
