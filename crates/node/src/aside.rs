@@ -5,7 +5,11 @@ use tokio::task::JoinHandle;
 /// Does `work` on a thread of its own.
 pub(crate) fn run<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     #[cfg(feature = "simulated")]
-    return tokio::spawn(async move { work() });
+    {
+        tokio::spawn(async move { work() })
+    }
     #[cfg(not(feature = "simulated"))]
-    tokio::task::spawn_blocking(work)
+    {
+        tokio::task::spawn_blocking(work)
+    }
 }

@@ -8,7 +8,11 @@ where
     StandardUniform: Distribution<T>,
 {
     #[cfg(feature = "simulated")]
-    return crate::simulated::random();
+    {
+        crate::simulated::random()
+    }
     #[cfg(not(feature = "simulated"))]
-    rand::random()
+    {
+        rand::random()
+    }
 }

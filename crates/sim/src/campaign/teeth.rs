@@ -27,7 +27,7 @@ pub const TEETH: &[Tooth] = &[
     Tooth { bug: Bug::NewLeaderDoesNotWait, checks: &["S4"], seeds: 60 },
     Tooth { bug: Bug::SuspicionEndsSession, checks: &["S4"], seeds: 300 },
     Tooth { bug: Bug::OlderEpochAccepted, checks: &["S12"], seeds: 1000 },
-    Tooth { bug: Bug::AcksNotProven, checks: &["liveness"], seeds: 1000 },
+    Tooth { bug: Bug::AcksNotProven, checks: &["liveness"], seeds: 200 },
     Tooth { bug: Bug::OpenReadsFull, checks: &["open"], seeds: 200 },
     Tooth { bug: Bug::ClockBeforeGate, checks: &["S3"], seeds: 60 },
 ];

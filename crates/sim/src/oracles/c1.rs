@@ -154,7 +154,7 @@ const OVER_BEYOND: &str = "units over by rows, beyond what leases assume";
 
 #[cfg(test)]
 mod tests {
-    use super::super::telling::{Telling, ms};
+    use super::super::telling::Telling;
     use super::*;
     use crate::world::trace::Event;
 

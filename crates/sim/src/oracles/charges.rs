@@ -154,28 +154,33 @@ fn excuse(
     }
     // An ingress let it pass, and its caller had given up, or been told by another one.
     let acted = settling.acted.get(&(id, partition, epoch)).map_or(&[][..], |acted| acted);
+    let puts = |told: &Told, node: u8| asked(story, told).filter(|asked| *asked == node).count();
     let told_there = |(node, at): &(u8, Moment)| {
-        askings.iter().any(|told| told.node == *node && told.decision.is_some() && told.returned >= *at)
+        let by_it = |told: &&&Told| told.node == *node && told.decision.is_some() && told.returned >= *at;
+        // Of two askings at one node only one told its caller anything.
+        askings.iter().find(by_it).is_some_and(|told| puts(told, *node) < 2)
     };
     if acted.iter().any(|acted| !told_there(acted)) {
         return Some("units charged and let pass, with nobody there any more to hear it");
     }
     let died = |node: u8, told: &Told| !story.was_up(node, told.invoked, charge.at.saturating_add(SETTLED_WITHIN));
-    let asked = |told: &Told| {
-        let ask = story.scenario.asks.get(told.ask);
-        let nodes =
-            ask.into_iter().flat_map(|ask| std::iter::once(ask.node).chain(ask.again.iter().map(|(_, node)| *node)));
-        nodes.chain([told.node]).collect::<Vec<u8>>()
-    };
     let copied = |node: u8, told: &Told| story.had_a_copy(node, told.invoked, charge.at.saturating_add(SETTLED_WITHIN));
-    if askings.iter().any(|told| asked(told).into_iter().any(|node| copied(node, told))) {
+    if askings.iter().any(|told| asked(story, told).any(|node| copied(node, told))) {
         return Some("units charged for one of two copies");
     }
-    let lost_its_ingress = askings.iter().any(|told| asked(told).into_iter().any(|node| died(node, told)));
+    let lost_its_ingress = askings.iter().any(|told| asked(story, told).any(|node| died(node, told)));
     if askings.is_empty() || lost_its_ingress {
         return Some("units charged whose ingress died");
     }
     None
+}
+
+/// The nodes that a question was to be put to, each as often as it was, and who answered.
+fn asked<'s>(story: &'s Story<'_>, told: &Told) -> impl Iterator<Item = u8> + 's {
+    let ask = story.scenario.asks.get(told.ask);
+    let puts = ask.into_iter().flat_map(|ask| std::iter::once(ask.node).chain(ask.again.iter().map(|(_, node)| *node)));
+    let answered = told.node;
+    puts.chain(ask.is_none().then_some(answered))
 }
 
 #[cfg(test)]

@@ -156,7 +156,8 @@ fn is_right(
 /// which nothing has flowed back, and from then on like any bucket.
 fn may_say_so(ledger: &Ledger, touch: &Touch, floor: Option<Span>, full: impl Fn(u64) -> bool) -> bool {
     match touch.shape.algorithm {
-        Algorithm::TokenBucket { .. } => floor.is_none() || full(ledger.in_all),
+        // Where the numbers changed meanwhile, the time to fill did too.
+        Algorithm::TokenBucket { .. } => floor.is_none() || full(ledger.in_all) || ledger.changed,
         Algorithm::SlidingCounter => true,
         Algorithm::SlidingLog { .. }
         | Algorithm::FixedWindow { .. }
@@ -210,6 +211,8 @@ struct Ledger {
     /// When it was last drained, and by which numbers.
     drained: Option<(Moment, Shape)>,
     in_all: u64,
+    /// Whether the limit's numbers ever changed.
+    changed: bool,
     /// When all of it may have been used, if so.
     full_as_of: Option<Moment>,
     /// As `level`, of a bucket that was empty then.
@@ -267,6 +270,7 @@ impl Ledger {
             self.level_on_floor = Some(capacity * u128::from(rate.period().as_nanos()));
         }
         let (since, before) = self.drained.unwrap_or((began.unwrap_or(touch.clock), touch.shape));
+        self.changed |= before != touch.shape;
         let amount = before.rate.map_or(rate.amount(), |before| before.amount().min(rate.amount()));
         let passed = u128::from(touch.clock.since(since).as_nanos());
         self.level = self.level.saturating_sub(passed * u128::from(amount));

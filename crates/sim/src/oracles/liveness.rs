@@ -10,12 +10,13 @@ use ring::PartitionId;
 
 use super::story::Story;
 use super::takeover_time::{COMMIT, failover, is_harmless, wait};
-use super::{Failure, Findings};
+use super::{Failure, Findings, proven};
 use crate::history::{Reason, Source};
 use crate::world::Fault;
 use crate::world::trace::{Event, LegTold, Told};
 
 pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Failure> {
+    proven::judge(story, findings)?;
     unheard_holders_lose_their_sessions(story, findings)?;
     let Some(healed) = story.healed else { return Ok(()) };
     let settled = healed.saturating_add(settles_within(story, healed));

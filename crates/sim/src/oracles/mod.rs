@@ -11,6 +11,7 @@ mod fullest;
 mod justified;
 mod liveness;
 mod open;
+mod proven;
 mod s1;
 mod s12;
 mod s14;

@@ -3,15 +3,11 @@
 
 use std::collections::BTreeMap;
 
-use limits::Span;
-use ownership::CheckId;
+use ownership::{CheckId, RECORD_HORIZON};
 
 use super::story::{Reign, Story};
 use super::{Failure, Findings};
 use crate::world::trace::Decided;
-
-/// How long a question is known after it was decided: the horizon of the records, on the owner's clock.
-const HORIZON: Span = Span::from_secs(2);
 
 pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Failure> {
     for reign in &story.reigns {
@@ -31,12 +27,12 @@ fn once_each(reign: &Reign<'_>) -> Result<(), Failure> {
             continue;
         }
         let before = known.insert(decided.id, decided);
-        if before.is_some_and(|before| decided.clock.since(before.clock) < HORIZON) {
+        if before.is_some_and(|before| decided.clock.since(before.clock) < RECORD_HORIZON) {
             return refused(format!("{whose} decided {:?} anew (attempt {})", decided.id, decided.attempt));
         }
         // A debt does not make a question known for longer; one that came first makes it known.
         let booked = reign.booked.get(&decided.id).filter(|booked| **booked < *at && before.is_none());
-        if booked.is_some_and(|booked| at.since(*booked) < HORIZON.scaled(9, 10)) {
+        if booked.is_some_and(|booked| at.since(*booked) < RECORD_HORIZON.scaled(9, 10)) {
             return refused(format!("{whose} decided {:?}, of which a debt was booked", decided.id));
         }
     }

@@ -48,3 +48,12 @@ fn what_the_first_match_charged_is_taken_back_where_the_second_has_no_answer() {
     for (bridge, aside) in [(others[0], others[1]), (others[1], others[0])] {
         let scenario = story(leader, bridge, aside);
         let run = play(&scenario);
+        assert!(run.counters.get("questions matched anew").is_some_and(|count| *count > 0), "{:?}", run.counters);
+        let cancels = |event: &Event| {
+            matches!(event, Event::Corrected { node, what: Correction::Cancel, .. } if *node == aside).then_some(())
+        };
+        taken_back += all(&run, cancels).len();
+        oracles::judge(&scenario, &run).unwrap_or_else(|failure| panic!("{}: {}", failure.check, failure.words));
+    }
+    assert!(taken_back > 0, "some owner had no answer the second time");
+}

@@ -44,9 +44,14 @@ impl Writer {
     /// The writer of a disk: a thread; none in a simulation, which must do the same again in the same order.
     pub(super) fn of_a_disk(tables: Arc<Tables>) -> io::Result<Writer> {
         #[cfg(feature = "simulated")]
-        return Ok(Writer::Inline).inspect(|_| drop(tables));
+        {
+            drop(tables);
+            Ok(Writer::Inline)
+        }
         #[cfg(not(feature = "simulated"))]
-        Writer::thread(tables)
+        {
+            Writer::thread(tables)
+        }
     }
 
     /// Starts the thread. It ends when the writer is stopped or dropped, after what still waited is written.

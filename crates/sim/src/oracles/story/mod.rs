@@ -198,7 +198,7 @@ impl<'a> Story<'a> {
             }
             Event::Booked { node, partition, epoch, id, clock, wall, legs, .. } => {
                 if let Some(&reign) = ruling.get(&(*node, *partition, *epoch)) {
-                    let charge = self.reigns[reign].book(at, *id);
+                    let charge = self.reigns[reign].book(at, *clock, *id);
                     self.off_the_account(reign, charge, at);
                     let (clock, wall) = (*clock, *wall);
                     for leg in legs {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use limits::{Moment, Now};
-use ownership::{Asker, CheckId, Epoch, SessionId};
+use ownership::{Asker, CheckId, Epoch, RECORD_HORIZON, SessionId};
 use ring::PartitionId;
 
 use crate::world::trace::Decided;
@@ -110,9 +110,11 @@ impl<'a> Reign<'a> {
     }
 
     /// A debt was booked; the charge that stood in its place.
-    pub(super) fn book(&mut self, at: Moment, id: CheckId) -> Option<usize> {
+    pub(super) fn book(&mut self, at: Moment, clock: Moment, id: CheckId) -> Option<usize> {
         self.booked.insert(id, at);
-        let Some(charge) = self.standing(id) else {
+        // A charge whose record is forgotten stands beside the debt.
+        let is_known = |charge: &usize| clock.since(self.charges[*charge].decided.clock) < RECORD_HORIZON;
+        let Some(charge) = self.standing(id).filter(is_known) else {
             self.given_back.insert(id);
             return None;
         };

@@ -53,7 +53,7 @@ const WEIGHTS: &[(u64, FaultKind)] = &[
 /// Every story has so many.
 const FAULTS_MIN: usize = 3;
 
-/// The pattern in which hardly anything else breaks.
+/// The patterns in which hardly anything else breaks: one node hears nothing, or everybody only half.
 const DEAF: std::ops::RangeInclusive<u64> = 16..=17;
 
 /// The kinds that leases do not assume.
@@ -64,7 +64,8 @@ pub fn drawn(seed: u64, scene: &Scene, chance: &mut Chance) -> Vec<Planned> {
     let pattern = chance.below(40);
     if DEAF.contains(&pattern) {
         // What is long and quiet is left alone.
-        return numbered(deaf(scene, chance));
+        let deaf = if pattern == *DEAF.start() { deaf(scene, chance) } else { half_is_lost(scene, chance) };
+        return numbered(deaf);
     }
     let beyond = seed % BEYOND_ONE_IN == 2;
     let mut faults = Vec::new();
@@ -193,6 +194,19 @@ fn deaf(scene: &Scene, chance: &mut Chance) -> Vec<Planned> {
         faults.push(Planned { when, fault: fault(*chance.pick(&quiet), false, scene, chance) });
     }
     faults
+}
+
+/// Half of all messages are lost, for long: acknowledgements too, several in a row.
+fn half_is_lost(scene: &Scene, chance: &mut Chance) -> Vec<Planned> {
+    let lost_per_mille = u16::try_from(chance.between(400, 550)).expect("about half");
+    let still = Span::from_micros(500);
+    let weather = Weather { delay_min: still, delay_max: still, lost_per_mille, doubled_per_mille: 0 };
+    let when = When::At(scene.from.saturating_add(chance.millis(0, 300)));
+    let storm = Planned { when, fault: Fault::Storm { weather, lasts: Span::from_secs(9) } };
+    let quiet = [FaultKind::WallStep, FaultKind::Suspect];
+    let mut more =
+        || Planned { when: any_time(scene, chance), fault: fault(*chance.pick(&quiet), false, scene, chance) };
+    vec![storm, more(), more()]
 }
 
 fn everybody_dies(scene: &Scene, chance: &mut Chance) -> Vec<Planned> {
