@@ -33,7 +33,7 @@ impl Seen {
         self.allowed += usize::from(decision.allowed);
         match (decision.allowed, decision.source.as_str(), decision.reason.as_str()) {
             (false, _, "recovering") => self.recovering += 1,
-            (false, "owner" | "forwarded", _) => self.refused_by_owner += 1,
+            (false, "owner" | "forwarded" | "denial_cache", _) => self.refused_by_owner += 1,
             (false, _, _) => self.unavailable += 1,
             (true, "open", _) => self.passed_open += 1,
             (true, "emergency", _) => self.emergency_allowed += 1,

@@ -267,7 +267,7 @@ mod tests {
             telling.at(200).tell(Event::Broke { fault: 0, nodes: 4 });
             telling.at(ended).expire(0);
             let (session, deadline) = (session(1, 101), ms(9_000));
-            telling.tell(Event::Granted { node: 2, term: 1, session, deadline });
+            telling.tell(Event::Granted { node: 2, term: 1, session, deadline, unheard: 0 });
             telling.at(ended + 500).reign(1, 2);
             telling.at(8_000).tell(Event::Mended { fault: 0 });
             assert_eq!(telling.judged(judge).is_ok(), kept, "{ended}");

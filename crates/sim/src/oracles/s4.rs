@@ -90,7 +90,7 @@ mod tests {
 
     fn granted(telling: &mut Telling, deadline: u64) {
         let deadline = ms(deadline);
-        telling.tell(Event::Granted { node: 2, term: 1, session: session(0, 100), deadline });
+        telling.tell(Event::Granted { node: 2, term: 1, session: session(0, 100), deadline, unheard: 0 });
     }
 
     #[test]

@@ -89,6 +89,9 @@ pub enum Event {
         session: SessionId,
         /// The reading of the leader's own clock after which the session may be ended.
         deadline: Moment,
+        /// How many renewals the holder has sent, this one included, since the last whose acknowledgement it heard; 0 where no
+        /// renewal led to it, or the first one that this leader saw.
+        unheard: u64,
     },
     /// A holder's lease lasts longer now.
     Extended {

@@ -46,13 +46,16 @@ impl World<'_> {
     }
 
     pub(super) fn send_stream(&mut self, from: Address, to: To, packet: Packet) {
-        // What brings a first attempt is a stream, so it comes once: it is not looked up. All else may as well come twice.
+        // What brings checks is a stream, so each attempt comes once: an owner that could not decide the first copy (its log
+        // was behind) might decide the second, and nobody would know. All else may as well come twice.
         let may_double = match &packet {
-            Packet::Check(_, _, check) => check.attempt > 1 || check.indexed,
             Packet::Answer(..) | Packet::Tell(..) => true,
-            Packet::Log(_) | Packet::Renew(..) | Packet::Renewed(..) | Packet::Propose(..) | Packet::Proposed(..) => {
-                false
-            }
+            Packet::Check(..)
+            | Packet::Log(_)
+            | Packet::Renew(..)
+            | Packet::Renewed(..)
+            | Packet::Propose(..)
+            | Packet::Proposed(..) => false,
         };
         if let Packet::Tell(..) = packet {
             self.corrections += 1;

@@ -17,7 +17,11 @@ use crate::world::trace::Event;
 pub(super) struct Desk {
     term: u64,
     grantor: Grantor,
-    waiting: BTreeMap<(SessionId, u64), Waiting>,
+    waiting: BTreeMap<(SessionId, u64), (Waiting, u64)>,
+    /// Sessions whose first renewal has been seen.
+    seen: BTreeSet<SessionId>,
+    /// How many renewals went unheard before the one that a deadline comes from.
+    unheard: BTreeMap<SessionId, u64>,
     round: Option<(Ask, Round)>,
     /// The deadlines that the trace knows.
     told: BTreeMap<SessionId, Moment>,
@@ -49,14 +53,15 @@ impl Node {
         let live: Vec<SessionId> =
             self.cluster().map(|cluster| cluster.sessions.live.keys().copied().collect()).unwrap_or_default();
         let grantor = Grantor::new(self.at.boot, live, self.terms, term);
-        self.desk = Some(Desk { term, grantor, waiting: BTreeMap::new(), round: None, told: BTreeMap::new() });
+        let (waiting, seen, unheard, told) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
+        self.desk = Some(Desk { term, grantor, waiting, seen, unheard, round: None, told });
         self.settle_desk();
     }
 
     /// This node leads no more: whoever waits is told to ask the new leader.
     pub(super) fn close_desk(&mut self) {
         let Some(desk) = self.desk.take() else { return };
-        for waiting in desk.waiting.into_values() {
+        for (waiting, _) in desk.waiting.into_values() {
             self.answer_renewal(waiting, Err(NotRenewed::NotLeader));
         }
     }
@@ -89,7 +94,10 @@ impl Node {
         };
         let taken = desk.grantor.handle_renewal(renewal, now);
         if taken.is_ok() {
-            desk.waiting.insert((renewal.session, renewal.seq), waiting);
+            // The first renewal that a leader sees proves nothing and need not.
+            let first = desk.seen.insert(renewal.session);
+            let unheard = if first { 0 } else { renewal.seq.saturating_sub(renewal.last_ack_seen) };
+            desk.waiting.insert((renewal.session, renewal.seq), (waiting, unheard));
         }
         self.settle_desk();
         if let Err(why) = taken {
@@ -179,18 +187,24 @@ impl Node {
 
     /// Hands out the replies that are due, and tells of deadlines that moved.
     fn settle_desk(&mut self) {
-        while let Some(reply) = self.desk.as_mut().and_then(|desk| desk.grantor.poll_reply()) {
+        let mut due = Vec::new();
+        while let Some((desk, reply)) = self.desk.as_mut().and_then(|desk| {
+            let reply = desk.grantor.poll_reply()?;
+            Some((desk, reply))
+        }) {
             let (key, answer) = match reply {
                 Reply::Ack(ack) => ((ack.session, ack.seq), Ok(ack)),
                 Reply::Dropped { session, seq } => ((session, seq), Err(NotRenewed::Dropped)),
             };
-            let waiting = self.desk.as_mut().and_then(|desk| desk.waiting.remove(&key));
-            if let Some(waiting) = waiting {
-                self.tell_deadlines();
-                self.answer_renewal(waiting, answer);
+            if let Some((waiting, unheard)) = desk.waiting.remove(&key) {
+                if answer.is_ok() {
+                    desk.unheard.insert(key.0, unheard);
+                }
+                due.push((waiting, answer));
             }
         }
         self.tell_deadlines();
+        due.into_iter().for_each(|(waiting, answer)| self.answer_renewal(waiting, answer));
     }
 
     pub(super) fn tell_deadlines(&mut self) {
@@ -199,8 +213,9 @@ impl Node {
         let term = desk.term;
         for session in cluster.sessions.live.keys().copied() {
             let Some(deadline) = desk.grantor.deadline(session) else { continue };
+            let unheard = desk.unheard.remove(&session).unwrap_or(0);
             if desk.told.insert(session, deadline) != Some(deadline) {
-                self.out.0.push(Effect::Trace(Event::Granted { node, term, session, deadline }));
+                self.out.0.push(Effect::Trace(Event::Granted { node, term, session, deadline, unheard }));
             }
         }
     }
