@@ -16,8 +16,8 @@ use crate::ingress::Ingress;
 use crate::ingress::plan::{Asks, Group, Plan};
 use crate::views::Policies;
 
-/// How often a question is matched anew: once for the change that it met, and once for one that came meanwhile.
-pub const REMATCHES_MAX: usize = 2;
+/// How often a question is matched anew: so many changes of its policy may come while it is asked. Its budget bounds it too.
+pub const REMATCHES_MAX: usize = 8;
 
 impl Ingress {
     /// Asks for what is open until everything is settled; matches anew when an owner knows a newer policy. Returns the

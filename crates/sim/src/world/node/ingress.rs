@@ -20,7 +20,7 @@ use crate::world::packet::{Asked, Call, Packet, Put, Reply, Telling};
 use crate::world::trace::{Correction, Decision, Event};
 
 /// How often a question is matched anew because an owner knew a newer policy than the one it was matched with.
-const REMATCHES_MAX: usize = 2;
+const REMATCHES_MAX: usize = 8;
 
 #[derive(Clone, Debug)]
 pub(super) struct Ingress {
