@@ -152,6 +152,12 @@ fn excuse(
     if settling.corrected.contains_key(&(id, partition)) {
         return Some("units charged whose cancel was sent");
     }
+    // An earlier owner had decided, and its records went with its reign (row 24): an attempt that the network held until
+    // then is a new question to the next one.
+    let before = (id, partition, Epoch(0))..(id, partition, epoch);
+    if settling.acted.range(before).any(|(_, acted)| acted.iter().any(|(_, at)| *at <= charge.at)) {
+        return Some("units charged by an attempt that came in a later reign than its answer");
+    }
     // An ingress let it pass, and its caller had given up, or been told by another one.
     let acted = settling.acted.get(&(id, partition, epoch)).map_or(&[][..], |acted| acted);
     let puts = |told: &Told, node: u8| asked(story, told).filter(|asked| *asked == node).count();
@@ -231,6 +237,27 @@ mod tests {
         telling.trace.pop();
         let counted = until_the_end(&mut telling).expect("acted on");
         assert_eq!(counted.counted("units charged and let pass, with nobody there any more to hear it"), 2);
+    }
+
+    /// A question that was refused in the reign of `answered`, and is charged in that of `charged`.
+    fn charged_elsewhere(answered: u64, charged: u64) -> Result<Findings, Failure> {
+        let mut telling = Telling::new();
+        telling.at(100).reign(0, charged);
+        let decided = telling.at(200).decide(0, charged, 2, true);
+        let Decided { partition, id, asker, .. } = decided;
+        let epoch = Epoch(answered);
+        let acted = Event::Acted { node: 1, asker, id, partition, epoch, known: epoch, age: Span::ZERO };
+        telling.at(150).tell(acted);
+        telling.trace.sort_by_key(|entry| entry.at);
+        telling.at(210).tell_caller(&decided, 100, None);
+        until_the_end(&mut telling)
+    }
+
+    #[test]
+    fn an_attempt_that_comes_in_a_later_reign_is_a_new_question() {
+        let counted = charged_elsewhere(1, 2).expect("row 24");
+        assert_eq!(counted.counted("units charged by an attempt that came in a later reign than its answer"), 2);
+        assert!(charged_elsewhere(3, 2).is_err(), "an owner that is over charges nothing for a later one");
     }
 
     #[test]
