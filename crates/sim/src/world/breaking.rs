@@ -280,7 +280,7 @@ impl World<'_> {
         self.plan_after(OPERATE_AGAIN, Happening::Operate(operator));
         let up: Vec<u8> =
             (0..self.scenario.nodes).filter(|node| self.machines[usize::from(*node)].node.is_some()).collect();
-        let Some(command) = self.library.proposal(usize::from(number)) else { return };
+        let Some(command) = self.script.proposal(usize::from(number)) else { return };
         if !up.is_empty() {
             let machine = *self.chance.pick(&up);
             self.input(machine, Input::Operate(number, command.into()));

@@ -94,7 +94,7 @@ impl World<'_> {
             Who::Node(node) => Some(node),
             Who::Leader => self.leader(),
             Who::Owner => self.owner_of_next(),
-            Who::Successor => self.takeover.map(|(_, session)| super::library::number_of(session.node)),
+            Who::Successor => self.takeover.map(|(_, session)| super::script::number_of(session.node)),
             Who::Ingress => self.scenario.asks.get(self.next_ask).map(|ask| ask.node),
         };
         let nodes = self.scenario.nodes;
@@ -114,7 +114,7 @@ impl World<'_> {
         let ask = self.next_ask.min(self.scenario.asks.len().checked_sub(1)?);
         let partition = self.nodes().find_map(|node| node.partition_of(ask))?;
         let owner = self.truth.cluster()?.map.get(partition)?.owner?;
-        Some(super::library::number_of(owner.node))
+        Some(super::script::number_of(owner.node))
     }
 }
 

@@ -13,12 +13,12 @@ use ownership::ingress::Delivery;
 use super::breaking::{Broken, Operator};
 use super::callers::Caller;
 use super::consensus::Disk;
-use super::library::Library;
 use super::machine::Machine;
 use super::making::Chance;
 use super::network::Network;
 use super::node::{Effect, Node, Place};
 use super::packet::{Address, Call, Entry, Input, Packet};
+use super::script::Script;
 use super::trace::{Entry as Traced, Event};
 use super::transport::{Held, To};
 use super::words::words_of;
@@ -53,7 +53,7 @@ pub fn play(scenario: &Scenario) -> Run {
 #[derive(Debug)]
 pub(super) struct World<'a> {
     pub(super) scenario: &'a Scenario,
-    pub(super) library: Arc<Library>,
+    pub(super) script: Arc<Script>,
     pub(super) now: Moment,
     pub(super) schedule: super::schedule::Schedule<Happening>,
     pub(super) machines: Vec<Machine>,
@@ -120,7 +120,7 @@ impl<'a> World<'a> {
         assert_eq!(scenario.clocks.len(), usize::from(scenario.nodes), "every node has a clock");
         World {
             scenario,
-            library: Arc::new(Library::of(scenario)),
+            script: Arc::new(Script::of(scenario)),
             now: Moment::ZERO,
             schedule: super::schedule::Schedule::new(),
             machines: scenario.clocks.iter().zip(0..).map(|(spec, number)| Machine::new(number, *spec)).collect(),
@@ -409,7 +409,7 @@ impl<'a> World<'a> {
         if machine >= self.scenario.nodes {
             return;
         }
-        let (now, library) = (self.now, Arc::clone(&self.library));
+        let (now, script) = (self.now, Arc::clone(&self.script));
         let chance = Chance::new(self.chance.next());
         let place = self.machine(machine);
         if place.node.is_some() {
@@ -419,7 +419,7 @@ impl<'a> World<'a> {
         let disk = std::mem::take(&mut place.disk);
         let remains = place.remains.take();
         let (me, at, stuck) = (place.node_number, place.at(now), place.is_disk_stuck);
-        let node = Node::start(Place { me, library, disk, remains }, chance, at);
+        let node = Node::start(Place { me, script, disk, remains }, chance, at);
         let mut node = Box::new(node);
         if self.healed {
             node.be_calm();

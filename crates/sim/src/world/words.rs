@@ -6,7 +6,7 @@ use std::fmt::{self, Display, Formatter};
 use control::{Command, Run as Takeover};
 use ownership::{CheckId, SessionId};
 
-use super::library::{name_of, number_of};
+use super::script::{name_of, number_of};
 use super::trace::{Correction, Decided, Decision, Entry, Event, LegSeen, Told};
 
 /// What an entry of the log says.

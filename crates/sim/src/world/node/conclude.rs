@@ -8,8 +8,8 @@ use ownership::{Act, CheckLeg, EmergencyAnswer, Owner as Appointed};
 use super::plan::{Group, Question};
 use super::{Effect, Node};
 use crate::history::{Reason, Source};
-use crate::world::library::number_of;
 use crate::world::packet::{Packet, Telling};
+use crate::world::script::number_of;
 use crate::world::trace::{Correction, Decision, Event, LegSeen, LegTold};
 
 impl Node {

@@ -15,8 +15,8 @@ use super::calls::What;
 use super::plan::{Group, Keys, Name, Plan, Question, Settled, plan};
 use super::{Effect, Node};
 use crate::history::Source;
-use crate::world::library::number_of;
 use crate::world::packet::{Asked, Call, Packet, Put, Reply, Telling};
+use crate::world::script::number_of;
 use crate::world::trace::{Correction, Decision, Event};
 
 /// How often a question is matched anew because an owner knew a newer policy than the one it was matched with.
@@ -109,9 +109,9 @@ impl Node {
 
     fn plan(&self, put: &Put, asker: Asker, attempt: u8, budget: Span) -> Plan {
         let Some(keys) = &self.ingress.keys else { return Plan::NotPut };
-        let ask = &self.library.asks[put.ask];
+        let ask = &self.script.asks[put.ask];
         let name = Name { id: put.id, asker, attempt, indexed: ask.own_id, budget };
-        plan(keys, &self.catalogue, self.library.domain(), ask, name, self.now().wall)
+        plan(keys, &self.catalogue, self.script.domain(), ask, name, self.now().wall)
     }
 
     /// The partition that decides the first limit of an ask, as this node sees it.

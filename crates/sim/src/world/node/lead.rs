@@ -11,8 +11,8 @@ use ownership::{Bug, SessionId};
 use super::calls::Purpose;
 use super::{Effect, Node};
 use crate::world::consensus::{Ask, Leadership};
-use crate::world::library::id_of;
 use crate::world::packet::NotProposed;
+use crate::world::script::id_of;
 use crate::world::trace::Event;
 
 /// How long a duty rests after it failed.
@@ -173,7 +173,7 @@ impl Node {
             return false;
         }
         self.set_stage(Stage::Found(Errand::Asked));
-        let command = self.library.found();
+        let command = self.script.found();
         self.propose(Purpose::Lead(Duty::Found), command);
         true
     }
@@ -250,8 +250,8 @@ impl Node {
             let runs = cluster.plan_vacant(&odd);
             return (!runs.is_empty()).then_some((Duty::Place, Command::Appoint { runs, by }));
         }
-        if cluster.policies.domain(self.library.domain()).is_none() && !refused {
-            return self.library.proposal(0).map(|command| (Duty::FirstPolicy, command));
+        if cluster.policies.domain(self.script.domain()).is_none() && !refused {
+            return self.script.proposal(0).map(|command| (Duty::FirstPolicy, command));
         }
         let runs = cluster.plan_first_placement(&odd)?;
         Some((Duty::Place, Command::Appoint { runs, by }))

@@ -107,14 +107,14 @@ impl Node {
     }
 
     fn follow_policies(&mut self, cluster: &Cluster) {
-        let library = Arc::clone(&self.library);
-        let name = library.domain();
+        let script = Arc::clone(&self.script);
+        let name = script.domain();
         let Some(domain) = cluster.policies.domain(name) else { return };
         let current = domain.current();
         if current.revision == self.revision {
             return;
         }
-        let document = library.document(&current.document);
+        let document = script.document(&current.document);
         let ids = |limit: &str| cluster.policies.limit(name, limit);
         let next = self.catalogue.with_domain(document, current.revision, &ids, KEYS_MAX);
         self.catalogue = Arc::new(next.expect("what the log took fits"));
@@ -133,7 +133,7 @@ impl Node {
 
     /// The windows, or times to fill, of the limits that this node knows, as far as they are short.
     pub(crate) fn short_periods(&self) -> impl Iterator<Item = limits::Span> {
-        let domain = self.catalogue.domain(self.library.domain());
+        let domain = self.catalogue.domain(self.script.domain());
         let periods = domain.into_iter().flat_map(|domain| domain.limits()).filter_map(|limit| limit.rate());
         periods.map(|rate| rate.period()).filter(|period| *period <= crate::world::phases::SHORT)
     }

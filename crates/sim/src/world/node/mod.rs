@@ -33,9 +33,9 @@ use self::log::Log;
 use self::owner::Owner;
 use self::session::Life;
 use super::consensus::{Disk, Leadership};
-use super::library::{Library, id_of};
 use super::making::Chance;
 use super::packet::{Address, Entry, Input, Packet, Put, Waited};
+use super::script::{Script, id_of};
 use super::trace::{Decision, Event};
 
 /// What a process reads on its machine's clocks when it is given something to do.
@@ -88,7 +88,7 @@ pub(crate) struct Node {
     /// The machine's number: that of the node, or of a copy.
     pub(crate) machine: u8,
     nonce: u64,
-    library: Arc<Library>,
+    script: Arc<Script>,
     chance: Chance,
     at: At,
     log: Log,
@@ -142,7 +142,7 @@ enum Exit {
 #[derive(Debug)]
 pub(crate) struct Place {
     pub(crate) me: u8,
-    pub(crate) library: Arc<Library>,
+    pub(crate) script: Arc<Script>,
     pub(crate) disk: Disk<Entry>,
     /// What the process before knew of its lease. Nothing of it may be used; a seeded bug does.
     pub(crate) remains: Option<Holder>,
@@ -151,7 +151,7 @@ pub(crate) struct Place {
 impl Node {
     /// A process that starts now: a nonce of its own, nothing in memory, and the disk of those before.
     pub(crate) fn start(place: Place, chance: Chance, at: At) -> Node {
-        let Place { me, library, disk, remains } = place;
+        let Place { me, script, disk, remains } = place;
         let mut chance = chance;
         let reused = remains.filter(|_| Bug::RestartReusesLease.is_here() || Bug::RestartKeepsEpoch.is_here());
         let nonce = reused.as_ref().map_or_else(|| chance.next(), |holder| holder.session().nonce);
@@ -164,8 +164,8 @@ impl Node {
             me,
             machine: me,
             nonce,
-            log: Log::start(me, library.nodes, disk, chance.next(), at.boot),
-            library,
+            log: Log::start(me, script.nodes, disk, chance.next(), at.boot),
+            script,
             chance,
             at,
             state: State::new(),

@@ -8,8 +8,8 @@ use ownership::{Bug, SessionId};
 
 use super::calls::{Purpose, What};
 use super::{Effect, Exit, Node};
-use crate::world::library::{id_of, spec_of};
 use crate::world::packet::{Call, NotProposed, NotRenewed, Packet};
+use crate::world::script::{id_of, spec_of};
 use crate::world::trace::Event;
 
 /// How long a refused or failed attempt to open a session rests.

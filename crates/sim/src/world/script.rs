@@ -20,23 +20,23 @@ const KEYS_STREAM: u64 = 0x6e65;
 
 /// See the module.
 #[derive(Debug)]
-pub(crate) struct Library {
+pub(crate) struct Script {
     pub(crate) asks: Vec<Ask>,
     pub(crate) nodes: u8,
     documents: Vec<(Arc<str>, Document)>,
     genesis: Genesis,
 }
 
-impl Library {
+impl Script {
     /// # Panics
     ///
     /// If a policy of the scenario is not readable, or its number of partitions is none that a cluster can have.
-    pub(crate) fn of(scenario: &Scenario) -> Library {
+    pub(crate) fn of(scenario: &Scenario) -> Script {
         let document = |text: &String| {
             let parsed = Document::parse(text);
             (Arc::from(text.as_str()), parsed.unwrap_or_else(|why| panic!("a policy is not readable: {why:?}\n{text}")))
         };
-        Library {
+        Script {
             asks: scenario.asks.clone(),
             nodes: scenario.nodes,
             documents: scenario.policies.iter().map(document).collect(),
