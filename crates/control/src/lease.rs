@@ -23,7 +23,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    pub(crate) const fn founded(terms: &LeaseTerms) -> Lease {
+    /// What genesis says, before anybody changed it.
+    pub const fn founded(terms: &LeaseTerms) -> Lease {
         Lease { ttl: terms.ttl, waited: terms.ttl, changed_at: 0 }
     }
 

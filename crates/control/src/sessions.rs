@@ -157,12 +157,22 @@ impl Sessions {
         ended
     }
 
+    /// The oldest of those whose node lends nothing, or has said something since; if there is none, the oldest of all, whose
+    /// node may lend all the same.
     fn forget_oldest(&mut self) {
-        let before = self.lenders().len();
-        self.ended.pop_front();
-        // A node of which nothing else is remembered may lend all the same.
-        let unknown = before.saturating_sub(self.lenders().len());
-        self.forgotten_lenders = self.forgotten_lenders.saturating_add(unknown as u32);
+        let lenders = self.lenders();
+        let is_last = |place: usize| {
+            let node = self.ended[place].session.node;
+            self.ended.iter().skip(place + 1).all(|later| later.session.node != node)
+        };
+        let says_nothing = |place: &usize| !lenders.contains(&self.ended[*place].session.node) || !is_last(*place);
+        match (0..self.ended.len()).find(says_nothing) {
+            Some(place) => drop(self.ended.remove(place)),
+            None => {
+                self.ended.pop_front();
+                self.forgotten_lenders = self.forgotten_lenders.saturating_add(1);
+            }
+        }
     }
 
     /// What every history keeps: one session per node and name, each under its node's id, and no more than may live.
@@ -175,7 +185,7 @@ impl Sessions {
             && names.len() == self.live.len()
             && self.live.len() <= SESSIONS_MAX
             && self.ended.len() <= SESSIONS_REMEMBERED
-            && self.n_max >= self.live_count()
+            && self.n_max >= self.lending()
     }
 
     pub(crate) fn lower_n_max(&mut self, to: u32) -> Result<(), Refusal> {

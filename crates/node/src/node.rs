@@ -264,7 +264,7 @@ impl Node {
 
     /// How long a caller should wait before it asks again, when no owner could answer: until the longest takeover is over.
     pub fn recovery_hint(&self) -> Span {
-        self.replica.read_cluster(|cluster| cluster.lease.ttl).unwrap_or(Span::from_secs(1))
+        self.views.ttl().unwrap_or(Span::from_secs(1))
     }
 
     pub(crate) fn id(&self) -> NodeId {

@@ -137,7 +137,10 @@ impl Replica {
     fn follow(&self, cluster: &Cluster, command: &Command) -> Activated {
         let mut activated = Activated::default();
         match command {
-            Command::Found(_) => self.follow_genesis(cluster),
+            Command::Found(_) => {
+                self.follow_genesis(cluster);
+                self.follow_terms(cluster);
+            }
             Command::OpenSession { session, .. } => {
                 self.follow_sessions(cluster);
                 self.desk.handle_session_opened(*session);
@@ -157,7 +160,7 @@ impl Replica {
             Command::Appoint { .. } => activated = self.follow_map(cluster),
             Command::ApplyPolicy(_) | Command::DefineInline(_) => self.follow_policies(cluster),
             Command::LowerNMax { .. } => {}
-            Command::SetTtl { .. } | Command::SettleTtl { .. } => self.desk.handle_terms(cluster.terms()),
+            Command::SetTtl { .. } | Command::SettleTtl { .. } => self.follow_terms(cluster),
         }
         self.views.announce();
         activated
@@ -168,7 +171,7 @@ impl Replica {
         self.follow_policies(cluster);
         let activated = self.follow_map(cluster);
         self.follow_sessions(cluster);
-        self.desk.handle_terms(cluster.terms());
+        self.follow_terms(cluster);
         self.views.announce();
         self.tell_activated(activated);
     }
@@ -190,6 +193,11 @@ impl Replica {
             d_max: genesis.lease.d_max,
         });
         self.genesis.send_replace(Some(Arc::new(genesis.clone())));
+    }
+
+    fn follow_terms(&self, cluster: &Cluster) {
+        self.desk.handle_terms(cluster.terms());
+        self.views.set_ttl(cluster.lease.ttl);
     }
 
     fn follow_sessions(&self, cluster: &Cluster) {

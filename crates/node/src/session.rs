@@ -235,15 +235,15 @@ impl Life {
     fn handle_ack(&self, holder: &mut Holder, ack: &Ack) {
         let now = clock::now();
         let Some(heard) = holder.handle_ack(ack, now) else { return };
-        if let Some(n_max) = holder.n_max() {
-            self.ingress.set_n_max(n_max);
-        }
+        // Cluster time first: whoever may decide or lend can also read it.
         if let Some(told) = ack.news.cluster_time {
             let mut time = self.time.lock();
             time.handle_ack_time(heard.sent, now, told);
             self.owner.set_time(*time);
         }
-        // Cluster time first: whoever may decide can also read it.
+        if let Some(n_max) = holder.n_max() {
+            self.ingress.set_n_max(n_max);
+        }
         let before = self.owner.lease();
         self.owner.set_lease(holder.bound());
         if before.session != ack.session || before.end <= now {

@@ -2,10 +2,11 @@
 //! without a lock. They are published by the one task that applies the log.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use control::NodeSpec;
-use limits::{Book as _, FailMode, LimitId, Shape, Variant};
+use limits::{Book as _, FailMode, LimitId, Shape, Span, Variant};
 use ownership::Routes;
 use policy::{Catalogue, IpPrefixes};
 use ring::NodeId;
@@ -131,6 +132,8 @@ pub struct Views {
     pub policies: ArcSwap<Policies>,
     /// Who is who.
     pub roster: ArcSwap<Roster>,
+    /// How long leases last, in nanoseconds; 0 before that is known.
+    ttl: AtomicU64,
     generation: watch::Sender<u64>,
 }
 
@@ -141,8 +144,19 @@ impl Views {
             routes: ArcSwap::from_pointee(Routes::unknown()),
             policies: ArcSwap::from_pointee(Policies::none()),
             roster: ArcSwap::from_pointee(Roster::default()),
+            ttl: AtomicU64::new(0),
             generation: watch::Sender::new(0),
         }
+    }
+
+    /// How long leases last, once that is known.
+    pub fn ttl(&self) -> Option<Span> {
+        Some(self.ttl.load(Ordering::Relaxed)).filter(|nanos| *nanos > 0).map(Span::from_nanos)
+    }
+
+    /// Tells how long leases last.
+    pub fn set_ttl(&self, ttl: Span) {
+        self.ttl.store(ttl.as_nanos(), Ordering::Relaxed);
     }
 
     /// Wakes everyone who waits for a change of any view. Call it after the new view is in place.

@@ -16,6 +16,9 @@ use crate::exit::Exit;
 /// How long one call may take in all.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// How long a call may take that waits for all nodes: the ten seconds that the node waits at most, and a call's own time.
+pub const WAITING_CALL_TIMEOUT: Duration = Duration::from_secs(20);
+
 /// How long a connection may take to open.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -130,9 +133,10 @@ impl Calls {
         self.read(path, self.authorised(request).send(body.to_string()))
     }
 
-    /// `PUT path` with a text body and an `If-Match`.
-    pub fn put(&self, path: &str, if_match: &str, body: &str) -> anyhow::Result<Answer> {
+    /// `PUT path` with a text body and an `If-Match`, which may take so long.
+    pub fn put(&self, path: &str, if_match: &str, body: &str, within: Duration) -> anyhow::Result<Answer> {
         let request = self.agent.put(format!("{}{path}", self.base)).content_type("application/yaml");
+        let request = request.config().timeout_global(Some(within)).build();
         self.read(path, self.authorised(request.header("if-match", if_match)).send(body))
     }
 

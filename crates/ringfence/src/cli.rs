@@ -406,8 +406,8 @@ pub enum Cluster {
         #[arg(long, value_name = "COUNT", requires = "wait")]
         nodes: Option<usize>,
     },
-    /// How long leases last, on all nodes: for about so long nobody decides for what a dead node owned. Longer takes effect at
-    /// once; shorter once every longer lease is over.
+    /// How long leases last, on all nodes: for about so long nobody decides for what a dead node owned. Leases are granted by
+    /// the new length at once; where it is shorter, a dead node is still waited for by the longer until every such lease is over.
     SetLease {
         /// The new length, such as 5s; longer than a change of leader takes, and at most 60s.
         #[arg(long, value_parser = duration, value_name = "TIME")]

@@ -190,6 +190,12 @@ impl LimitVerdict {
             Some(answer) => *self.denied.entry(answer.reason).or_default() += 1,
             None => self.silent += 1,
         }
+        // An answer that came is judged, whatever was wrong with the node that gave it.
+        if let Some(reason) = row.denied().map(|answer| answer.reason).filter(|reason| is_refusal_of_failure(*reason))
+            && self.fail == FailMode::Open
+        {
+            self.violations.push(Violation::OpenRefused { row: place, reason });
+        }
         let Some(grace) = grace else { return };
         self.slowest = self.slowest.max(row.took());
         if let crate::Outcome::Silent(why) = &row.outcome {
@@ -197,11 +203,6 @@ impl LimitVerdict {
         } else if row.took() > row.deadline.saturating_add(grace) {
             let (took, deadline) = (row.took(), row.deadline);
             self.violations.push(Violation::Late { row: place, took, deadline, grace });
-        }
-        if let Some(reason) = row.denied().map(|answer| answer.reason).filter(|reason| is_refusal_of_failure(*reason))
-            && self.fail == FailMode::Open
-        {
-            self.violations.push(Violation::OpenRefused { row: place, reason });
         }
     }
 

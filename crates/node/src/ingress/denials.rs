@@ -57,7 +57,7 @@ impl Ingress {
 
     /// Forgets all denials.
     pub(crate) fn forget_denials(&self) {
-        self.denials.lock().clear();
+        self.denials.lock().clear(self.owner.now().moment);
     }
 
     /// Keys were reset, which no owner foresaw when it denied: before the caller is told, every node that can be reached has

@@ -18,11 +18,14 @@ use super::{PING_EVERY, PING_TIMEOUT};
 use crate::net::TcpStream;
 use crate::refusals::Refusals;
 
-/// How long a connection may take to be made: name, TCP and handshake each at most this long.
+/// How long a connection may take to be made: name and TCP together, and the handshake, each at most this long.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// An attempt that took longer was not gone on with in between.
-const ATTEMPT_MAX: Duration = Duration::from_millis(2_100);
+/// An attempt that took longer was not gone on with in between: TCP and handshake, and some slack.
+const ATTEMPT_MAX: Duration = CONNECT_TIMEOUT.saturating_mul(2).saturating_add(Duration::from_millis(100));
+
+/// So often an attempt is made anew at most.
+const ANEW_MAX: usize = 3;
 
 /// Makes connections to peers with this node's credentials. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -71,13 +74,14 @@ impl Dialler {
     /// A channel goes on with an attempt only while a call waits for it. When the call gives up, the attempt lies there, and
     /// it is what the next call finds, however much later. What it then came to says nothing about the peer any more.
     async fn dial_anew(&self, address: &str, meant: Option<NodeId>) -> Result<PeerStream, DialError> {
-        loop {
+        for _ in 0..ANEW_MAX {
             let begun = Instant::now();
             let outcome = self.dial(address, meant).await;
             if outcome.is_ok() || begun.elapsed() <= ATTEMPT_MAX {
                 return outcome;
             }
         }
+        self.dial(address, meant).await
     }
 
     /// One authenticated connection to `host:port`.

@@ -310,6 +310,9 @@ impl Asking {
         if self.is_over(now) || now < self.reask_at.min(self.pause_until) {
             return;
         }
+        if now >= self.pause_until {
+            self.pause_until = Moment::MAX;
+        }
         if now >= self.reask_at {
             self.half = now;
             self.reask_at = self.next_reask(now);

@@ -23,6 +23,8 @@ pub struct Denials {
     /// Made with the first denial.
     places: Vec<Option<Denial>>,
     held: usize,
+    /// When all were forgotten last: what answers a question that was sent no later may come from before.
+    cleared: Option<Moment>,
 }
 
 /// One question that was denied.
@@ -65,6 +67,9 @@ impl Denials {
     /// Remembers what the owners of a question's groups said to its limits, in the order of the groups, if it is a denial
     /// that is certain for a while. The question is one to spend its costs, matched at `revision`.
     pub fn learn(&mut self, legs: &[AskedLeg], revision: u64, groups: SmallVec<[Heard; 1]>, now: Moment) {
+        if self.cleared.is_some_and(|cleared| groups.iter().any(|heard| heard.sent <= cleared)) {
+            return;
+        }
         let refusing = groups.iter().filter(|heard| !heard.verdict.allowed);
         let end = |heard: &Heard| heard.sent.saturating_add(heard.verdict.cacheable.scaled(SURE.0, SURE.1));
         let Some(until) = refusing.map(end).min().filter(|until| *until > now) else { return };
@@ -98,8 +103,9 @@ impl Denials {
         Some(denial.groups.iter().map(|heard| heard.later_by(passed)).collect())
     }
 
-    /// Forgets all of them: something was done that no owner foresaw.
-    pub fn clear(&mut self) {
+    /// Forgets all of them: something was done that no owner foresaw. What is still under way from before is not learned.
+    pub fn clear(&mut self, now: Moment) {
+        self.cleared = Some(now);
         self.places.clear();
         self.held = 0;
     }

@@ -39,7 +39,7 @@ pub fn found<'v>(act: Act, verdicts: impl Iterator<Item = &'v Verdict> + Clone) 
             shortest.filter(|_| held).map_or(Found::NotHeld, |units| Found::Done { allowed: true, units })
         }
         Act::Release { .. } | Act::Reset => {
-            Found::Done { allowed: any, units: verdicts.map(|verdict| verdict.units).sum() }
+            Found::Done { allowed: any, units: verdicts.map(|verdict| verdict.units).fold(0, u64::saturating_add) }
         }
         Act::Refund { .. } | Act::Spend | Act::Peek | Act::UpTo { .. } | Act::Acquire { .. } | Act::Reserve { .. } => {
             Found::Done { allowed: any, units: of(true).max().unwrap_or(0) }

@@ -147,7 +147,8 @@ impl Holder {
     ///
     /// Who lends nothing yet begins with a number that everybody else is known to go by, and not before.
     fn learn(&mut self, ack: &Ack, now: Moment) {
-        if ack.seq <= self.last_ack_seen {
+        // A nonce begins with its leader's term. What an earlier leader said of a later renewal is out of date too.
+        if ack.seq <= self.last_ack_seen || ack.nonce >> 32 < self.nonce >> 32 {
             return;
         }
         (self.last_ack_seen, self.ack_heard, self.nonce) = (ack.seq, now, ack.nonce);

@@ -53,9 +53,11 @@ struct Trip {
 }
 
 impl Pace {
-    /// A renewal that was taken in arrived at `now`, on the leader's clock.
-    pub fn handle_renewal(&mut self, renewal: &Renewal, now: Moment) {
-        let answered = self.received.iter().find(|received| received.seq == renewal.last_ack_seen).copied();
+    /// A renewal that was taken in arrived at `now`, on the leader's clock. Where the acknowledgement that it speaks of was
+    /// another leader's (`hears_this_leader` is false), it tells of no round trip.
+    pub fn handle_renewal(&mut self, renewal: &Renewal, hears_this_leader: bool, now: Moment) {
+        let is_answered = |received: &&Received| hears_this_leader && received.seq == renewal.last_ack_seen;
+        let answered = self.received.iter().find(is_answered).copied();
         self.received.retain(|received| received.seq > renewal.last_ack_seen);
         if self.received.len() == OUTSTANDING_MAX {
             self.received.pop_front();
@@ -192,7 +194,7 @@ mod tests {
                 n_max: 0,
                 applied: 0,
             };
-            self.pace.handle_renewal(&renewal, Moment::from_nanos((sent + there) * 1_000));
+            self.pace.handle_renewal(&renewal, true, Moment::from_nanos((sent + there) * 1_000));
             self.heard = (self.seq, self.reads(sent + there + back));
         }
     }

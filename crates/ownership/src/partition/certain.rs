@@ -2,7 +2,7 @@
 //! was charged is given back: by a cancel, a refund, a reserve that is settled, a slot that is released. While anything of a
 //! key may still be given back, nothing is promised.
 
-use limits::{Algorithm, Book, Leg, LegDecision, Moment, Now, Span, Wait};
+use limits::{Algorithm, Book, Leg, LegDecision, Moment, Now, RESERVE_TTL_MAX, Span, Wait};
 
 use crate::check::{Act, Check};
 use crate::partition::{Partition, Scratch};
@@ -39,7 +39,8 @@ impl Returnable {
     }
 
     fn is_over(&self, leg: &Leg, now: Moment) -> bool {
-        self.places.as_ref().is_none_or(|places| places[leg.key.0[1] as usize % PLACES] <= tick_of(now))
+        let tick = tick_of(now);
+        tick < u32::MAX && self.places.as_ref().is_none_or(|places| places[leg.key.0[1] as usize % PLACES] <= tick)
     }
 }
 
@@ -51,7 +52,7 @@ impl Partition {
     /// Takes note of how long what a check charged may be given back.
     pub(super) fn note_charged(&mut self, check: &Check, now: Moment) {
         let span = match check.act {
-            Act::Reserve { ttl, .. } => ttl.max(RECORD_HORIZON),
+            Act::Reserve { ttl, .. } => ttl.min(RESERVE_TTL_MAX).max(RECORD_HORIZON),
             _ if check.indexed && check.act.is_refundable() => REFUND_HORIZON,
             Act::Spend
             | Act::Peek

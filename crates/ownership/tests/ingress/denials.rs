@@ -125,6 +125,17 @@ fn there_are_never_more_than_the_bound_and_none_after_all_were_forgotten() {
     assert!(denials.len() > DENIALS_MAX * 9 / 10 && denials.len() <= DENIALS_MAX, "{}", denials.len());
     let known = (0..20_000).filter(|key| found(&denials, &[leg(*key, 1)], ms(20))).count();
     assert_eq!(known, denials.len(), "one that is pushed out is not mistaken for the one that did");
-    denials.clear();
+    denials.clear(ms(20));
     assert!(denials.is_empty() && !found(&denials, &[leg(19_999, 1)], ms(20)));
+}
+
+#[test]
+fn a_denial_that_was_under_way_when_all_were_forgotten_is_not_learned() {
+    let mut denials = Denials::new();
+    let sent_at = |sent| smallvec![Heard { sent: ms(sent), ..denied(5, 1_000) }];
+    denials.clear(ms(20));
+    denials.learn(&[leg(1, 1)], REVISION, sent_at(20), ms(30));
+    assert!(denials.is_empty(), "its owner may have denied before what made all forget");
+    denials.learn(&[leg(1, 1)], REVISION, sent_at(21), ms(30));
+    assert!(found(&denials, &[leg(1, 1)], ms(40)), "what was asked since knows of it");
 }

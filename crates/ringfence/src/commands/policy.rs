@@ -6,7 +6,7 @@ use anyhow::Context as _;
 use policy::Document;
 use serde_json::{Value, json};
 
-use crate::calls::{Answer, Calls};
+use crate::calls::{Answer, CALL_TIMEOUT, Calls, WAITING_CALL_TIMEOUT};
 use crate::cli::{Output, Policy, Target};
 use crate::commands::{print_json, put, shown};
 use crate::exit::Exit;
@@ -59,7 +59,8 @@ fn apply(calls: &Calls, file: &Path, asked: &Asked<'_>, output: Output) -> anyho
     let if_match = asked.if_revision.map_or("*".to_owned(), |revision| revision.to_string());
     let wait = if asked.wait { "&wait=binding" } else { "" };
     let path = format!("/v1/policies/{}?reason={}{wait}", document.domain(), percent_encoded(asked.reason));
-    let answer = calls.put(&path, &if_match, &text)?;
+    let within = if asked.wait { WAITING_CALL_TIMEOUT } else { CALL_TIMEOUT };
+    let answer = calls.put(&path, &if_match, &text, within)?;
     if !answer.is_ok() {
         report_refusal(&answer);
         return Ok(Exit::Failure);

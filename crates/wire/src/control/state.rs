@@ -56,7 +56,7 @@ fn cluster_from_proto(cluster: proto::Cluster) -> Result<Cluster, DecodeError> {
     let domains = distinct(cluster.domains.into_iter().map(domain_from_proto), "domains")?;
     let sessions = Sessions { live, ended, n_max: cluster.n_max, forgotten_lenders: cluster.forgotten_lenders };
     let genesis = genesis_from_proto(present(cluster.genesis, "genesis")?)?;
-    let founded = Lease { ttl: genesis.lease.ttl, waited: genesis.lease.ttl, changed_at: 0 };
+    let founded = Lease::founded(&genesis.lease);
     Ok(Cluster {
         lease: cluster.lease.map_or(founded, lease_from_proto),
         genesis,

@@ -100,7 +100,7 @@ impl Standing {
     pub fn hear(&mut self, renewal: &Renewal, now: Moment, term: u64) {
         let hears_this_leader = renewal.nonce != 0 && renewal.nonce >> 32 == term & 0xffff_ffff;
         self.shares.handle_renewal(renewal, hears_this_leader);
-        self.pace.handle_renewal(renewal, now);
+        self.pace.handle_renewal(renewal, hears_this_leader, now);
         self.wall = renewal.wall_clock.map(|wall| (now, wall)).or(self.wall);
         self.heard = Some(*renewal);
     }
