@@ -251,6 +251,23 @@ fn who_may_lend_is_counted_when_its_session_has_long_been_forgotten() {
 }
 
 #[test]
+fn a_node_that_comes_back_again_and_again_makes_nobody_else_forgotten() {
+    let mut history = History::founded(1);
+    history.apply(open(3, 1)).unwrap();
+    history.apply(Command::Expire { sessions: vec![session(3, 1)], takeovers: vec![] }).unwrap();
+    for counter in 1..=2 * SESSIONS_REMEMBERED as u32 {
+        history.apply(open(2, counter)).unwrap();
+        history.apply(Command::Expire { sessions: vec![session(2, counter)], takeovers: vec![] }).unwrap();
+    }
+    let sessions = &history.cluster().sessions;
+    assert_eq!(sessions.ended.len(), SESSIONS_REMEMBERED);
+    assert_eq!((sessions.lending(), sessions.forgotten_lenders), (2, 0), "n2 and n3, each once");
+    history.apply(open(3, 2)).unwrap();
+    history.apply(open(2, 900)).unwrap();
+    assert_eq!(history.cluster().sessions.lending(), 2, "and both are back");
+}
+
+#[test]
 fn a_ttl_is_set_by_command_and_a_shorter_one_is_settled_by_another() {
     let mut history = History::placed(3);
     let secs = Span::from_secs;

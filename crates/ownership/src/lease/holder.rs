@@ -320,6 +320,17 @@ mod tests {
     }
 
     #[test]
+    fn what_an_earlier_leader_said_of_a_later_renewal_is_out_of_date() {
+        let mut holder = holder();
+        let told = |seq, term: u64, n_max| Ack { nonce: term << 32 | seq, news: News { n_max, ..NEWS }, ..ack(seq) };
+        renew_at(&mut holder, ms(10_000));
+        renew_at(&mut holder, ms(10_500));
+        assert!(holder.handle_ack(&told(1, 7, 4), ms(10_600)).is_some());
+        assert!(holder.handle_ack(&told(2, 6, 3), ms(10_700)).is_some(), "its lease counts");
+        assert_eq!((holder.lease_end(), holder.n_max()), (ms(13_470), Some(4)));
+    }
+
+    #[test]
     fn a_lapse_is_told_once_and_again_when_a_revived_lease_runs_out() {
         let mut holder = holder();
         holder.handle_timeout(ms(10_000));

@@ -261,6 +261,18 @@ fn an_owner_whose_log_stays_behind_is_unknown_at_the_deadline_and_spent_nothing(
 }
 
 #[test]
+fn a_pause_is_over_once_although_nobody_is_left_to_be_asked() {
+    let mut story = Story::begin(route(3, A));
+    story.expect(&[send(1, route(3, A), 100)]);
+    story.answer(1, 1, 3, Answer::Unknown(Unknown::Policy));
+    story.expect(&[Step::Refresh]);
+    story.asking.handle_route(Route { epoch: Epoch(4), session: None }, ms(2));
+    story.next_timeout(11);
+    while story.asking.poll_step().is_some() {}
+    assert!(story.asking.poll_timeout() > Some(ms(11)), "it does not come back to the same moment");
+}
+
+#[test]
 fn an_owner_with_a_newer_policy_settles_the_question_for_now_and_spent_nothing() {
     let mut story = Story::begin(route(3, A));
     story.expect(&[send(1, route(3, A), 100)]);
