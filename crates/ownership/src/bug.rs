@@ -32,6 +32,22 @@ pub enum Bug {
     OpenReadsFull,
     /// A decision goes by a clock that was read before the gate was waited for.
     ClockBeforeGate,
+    /// A node reigns where it believes that it should, and is not appointed.
+    ReignsUnappointed,
+    /// An owner keeps no record of what it decided.
+    NoRecord,
+    /// A cancel that comes before its check leaves no tombstone.
+    NoTombstone,
+    /// An ingress sends no cancel of what nobody was let pass with.
+    CancelNotSent,
+    /// An owner answers a cancel and takes nothing back.
+    CancelIgnored,
+    /// An ingress lends the share of all of them by itself.
+    ShareUndivided,
+    /// What a takeover left unknown never wears off.
+    FloorStays,
+    /// A leader waits for a silent holder twice as long as it needs to.
+    WaitsTwice,
 }
 
 impl Bug {
@@ -51,6 +67,14 @@ impl Bug {
         Bug::AcksNotProven,
         Bug::OpenReadsFull,
         Bug::ClockBeforeGate,
+        Bug::ReignsUnappointed,
+        Bug::NoRecord,
+        Bug::NoTombstone,
+        Bug::CancelNotSent,
+        Bug::CancelIgnored,
+        Bug::ShareUndivided,
+        Bug::FloorStays,
+        Bug::WaitsTwice,
     ];
 
     /// Whether this thread carries it.

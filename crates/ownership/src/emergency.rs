@@ -11,6 +11,7 @@ use limits::{
     LegDecision, Moment, Now, Rate, Shape, Shapes, Span, Table,
 };
 
+use crate::bug::Bug;
 use crate::partition::time_to_fill;
 
 /// Keys of one domain that the limiter remembers. Beyond it, new keys are answered as `closed`.
@@ -140,7 +141,8 @@ impl Emergency {
     /// This ingress's share of the limit; `None` where it is too small for the cost.
     fn share_of(&self, leg: &EmergencyLeg, now: Moment) -> Option<Shape> {
         let Some(rate) = leg.shape.rate else { return Some(leg.shape) };
-        let divisor = self.divisors.within(fill_time(&leg.shape, rate), now)?;
+        let among = self.divisors.within(fill_time(&leg.shape, rate), now)?;
+        let divisor = if Bug::ShareUndivided.is_here() { 1 } else { among };
         let part = |amount: u64| amount * u64::from(leg.percent.min(100)) / (100 * u64::from(divisor));
         let algorithm = match leg.shape.algorithm {
             Algorithm::TokenBucket { burst } => Algorithm::TokenBucket { burst: part(burst) },

@@ -52,6 +52,9 @@ impl Floor {
     /// either way with which windows read a floor cover ten seconds of it, and cluster time comes with every renewal.
     pub(crate) fn with_cluster_time(self, now: Now) -> Floor {
         match (self, now.wall) {
+            (Floor::FullAsOf { takeover_index, .. }, _) if Bug::FloorStays.is_here() => {
+                Floor::FullAsOf { at: now, takeover_index }
+            }
             (Floor::FullAsOf { at: Now { moment, wall: None }, takeover_index }, Some(wall)) => {
                 let then = wall.saturating_sub(now.moment.since(moment));
                 Floor::FullAsOf { at: Now::with_wall(moment, then), takeover_index }

@@ -6,12 +6,12 @@ use std::time::Instant;
 
 use anyhow::Result;
 use sim::campaign::Grid;
-use sim::oracles::Findings;
+use sim::oracles::{self, Findings, STORIES_TO_SEE_ALL};
 
-use crate::cli::{Cli, say};
+use crate::cli::{Cli, complain, say};
 use crate::pool::{self, Block, Failed, Job};
 use crate::progress::Progress;
-use crate::resume::State;
+use crate::resume::{self, State};
 use crate::{page, report};
 
 /// Played when neither seeds nor a time is said.
@@ -31,8 +31,8 @@ pub fn run(words: &Cli) -> Result<bool> {
     });
     let mut campaign = Campaign {
         state: match &words.resume {
-            Some(path) => State::read(path, seeds)?,
-            None => State::new(seeds),
+            Some(path) => State::read(path, seeds, &resume::this_build()?)?,
+            None => State::new(seeds, String::new()),
         },
         covered: Grid::default(),
         findings: Findings::default(),
@@ -46,7 +46,13 @@ pub fn run(words: &Cli) -> Result<bool> {
     campaign.covered = campaign.state.grid.clone();
     campaign.play(words)?;
     campaign.tell(words)?;
-    Ok(campaign.failed.is_empty())
+    if campaign.has_played_nothing() {
+        complain("not one seed was played: that shows nothing; give it more time");
+        return Ok(false);
+    }
+    let unseen = unseen(campaign.progress.played, &campaign.findings, words.mutant);
+    unseen.iter().for_each(|unseen| complain(unseen));
+    Ok(campaign.failed.is_empty() && unseen.is_none())
 }
 
 struct Campaign {
@@ -72,7 +78,7 @@ impl Campaign {
         let mut written = Ok(());
         pool::play(&job, &mut |block| {
             let due = self.add(block, words.failures);
-            let enough = self.failed.len() >= words.failures.max(1);
+            let enough = self.failed.len() >= words.failures;
             if let (Some(path), true) = (&words.resume, due || enough) {
                 written = self.state.write(path);
             }
@@ -101,6 +107,11 @@ impl Campaign {
         self.progress.add(block.played)
     }
 
+    /// Whether there was something to be played, and no time for any of it.
+    fn has_played_nothing(&self) -> bool {
+        self.progress.played == 0 && self.state.next < self.state.seeds.end
+    }
+
     fn tell(&self, words: &Cli) -> Result<()> {
         let Progress { played, .. } = self.progress;
         let from = self.state.seeds.start;
@@ -127,6 +138,15 @@ impl Campaign {
     }
 }
 
+/// What judges never came across in so many stories, in words: they judged nothing of it.
+fn unseen(played: u64, findings: &Findings, bug: Option<ownership::Bug>) -> Option<String> {
+    if played < STORIES_TO_SEE_ALL || bug.is_some() {
+        return None;
+    }
+    let unseen: Vec<String> = oracles::unseen(findings).map(|(judge, what)| format!("{what} ({judge})")).collect();
+    (!unseen.is_empty()).then(|| format!("in {played} seeds nobody saw any: {}", unseen.join(", ")))
+}
+
 fn seeds_line(check: &str, seeds: &[u64]) -> String {
     let shown: Vec<String> = seeds.iter().take(SEEDS_SHOWN).map(u64::to_string).collect();
     let more = if seeds.len() > SEEDS_SHOWN { ", ..." } else { "" };
@@ -136,6 +156,14 @@ fn seeds_line(check: &str, seeds: &[u64]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn judges_that_saw_nothing_in_many_seeds_are_named() {
+        let nothing = Findings::default();
+        let words = unseen(STORIES_TO_SEE_ALL, &nothing, None).unwrap_or_default();
+        assert!(words.contains("cancels before their question (S14)"), "{words}");
+        assert_eq!(unseen(STORIES_TO_SEE_ALL - 1, &nothing, None), None);
+    }
 
     #[test]
     fn the_seeds_of_a_check_are_listed_up_to_a_bound() {

@@ -9,8 +9,12 @@ use anyhow::Result;
 use clap::Parser;
 use ownership::Bug;
 use sim::campaign::{Part, Places};
+use sim::world::Scenario;
 
 use crate::{campaign, mutants, report, words};
+
+/// How the program ends where its words mean nothing, as clap has it.
+const NO_MEANING: u8 = 2;
 
 /// Plays stories of a whole cluster, each from one seed, and holds what happened against what is promised.
 #[derive(Debug, Parser)]
@@ -53,13 +57,13 @@ pub struct Cli {
     #[arg(long, value_name = "FILE", requires = "seeds", conflicts_with = "mutant")]
     pub resume: Option<PathBuf>,
     /// Stop after so many failures, each of another check.
-    #[arg(long, value_name = "N", default_value_t = 1, conflicts_with = "seed")]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = words::count, conflicts_with = "seed")]
     pub failures: usize,
     /// Do not make stories smaller that fail: count them by check, and say what the first of each found.
     #[arg(long, conflicts_with = "seed")]
     pub brief: bool,
     /// How many threads play; as many as there are cores if not given.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = words::count)]
     pub threads: Option<usize>,
 }
 
@@ -73,6 +77,10 @@ impl Cli {
         let holds = match self.seed {
             Some(seed) => {
                 let part = Part { faults: self.faults, asks: self.asks, calm: self.calm };
+                if let Err(refused) = part.fits(&Scenario::of(seed)) {
+                    complain(&format!("seed {seed}: {refused}"));
+                    return Ok(ExitCode::from(NO_MEANING));
+                }
                 report::one_seed(seed, &part, self.mutant, self.tell)
             }
             None if self.mutants => mutants::run(self.threads),
@@ -122,6 +130,8 @@ mod tests {
             &["--mutants", "--grid"],
             &["--mutant", "Nobody"],
             &["--seed", "1", "--asks", "x"],
+            &["--failures", "0"],
+            &["--threads", "0"],
         ] {
             assert!(parsed(wrong).is_err(), "{wrong:?}");
         }

@@ -7,17 +7,35 @@ use std::time::Instant;
 use sim::campaign::{ABSENT, ELSEWHERE, TEETH, Tooth};
 
 use crate::cli::say;
-use crate::pool::{self, Job};
+use crate::pool::{self, Failed, Job};
 use crate::words;
 
 /// What came of a mistake.
 struct Seen {
-    /// The first seed in which a check failed that is meant to, and which.
-    by: Option<(u64, &'static str)>,
-    /// How often other checks failed before that.
+    /// Of the checks that are meant to fail, the first seed in which each did.
+    by: BTreeMap<&'static str, u64>,
+    /// How often other checks failed before all of them had.
     others: BTreeMap<&'static str, u64>,
     played: u64,
     seconds: f64,
+}
+
+impl Seen {
+    /// The checks that were meant to fail and did not.
+    fn missing(&self, tooth: &Tooth) -> Vec<&'static str> {
+        tooth.checks.iter().copied().filter(|check| !self.by.contains_key(check)).collect()
+    }
+
+    fn note(&mut self, tooth: &Tooth, failed: &Failed) {
+        let mut meant = false;
+        for failure in failed.failures.iter().filter(|failure| tooth.checks.contains(&failure.check)) {
+            self.by.entry(failure.check).or_insert(failed.seed);
+            meant = true;
+        }
+        if !meant {
+            *self.others.entry(failed.check()).or_default() += 1;
+        }
+    }
 }
 
 /// Makes them all; whether each was noticed.
@@ -25,7 +43,7 @@ pub fn run(threads: Option<usize>) -> bool {
     let mut survivors = 0;
     for tooth in TEETH {
         let seen = look(tooth, pool::threads(threads));
-        survivors += u64::from(seen.by.is_none());
+        survivors += u64::from(!seen.missing(tooth).is_empty());
         say(&line(tooth, &seen));
     }
     ELSEWHERE.iter().for_each(|(what, place)| say(&format!("elsewhere: {what}: {place}")));
@@ -38,17 +56,15 @@ pub fn run(threads: Option<usize>) -> bool {
 
 fn look(tooth: &Tooth, threads: usize) -> Seen {
     let job = Job { seeds: 0..tooth.seeds, until: None, bug: Some(tooth.bug), threads };
-    let mut seen = Seen { by: None, others: BTreeMap::new(), played: 0, seconds: 0.0 };
+    let mut seen = Seen { by: BTreeMap::new(), others: BTreeMap::new(), played: 0, seconds: 0.0 };
     let began = Instant::now();
     pool::play(&job, &mut |block| {
         seen.played += block.played;
-        for failed in block.failed {
-            let meant = failed.failures.iter().find(|failure| tooth.checks.contains(&failure.check));
-            if let Some(failure) = meant {
-                seen.by = Some((failed.seed, failure.check));
+        for failed in &block.failed {
+            seen.note(tooth, failed);
+            if seen.missing(tooth).is_empty() {
                 return ControlFlow::Break(());
             }
-            *seen.others.entry(failed.check()).or_default() += 1;
         }
         ControlFlow::Continue(())
     });
@@ -59,15 +75,18 @@ fn look(tooth: &Tooth, threads: usize) -> Seen {
 fn line(tooth: &Tooth, seen: &Seen) -> String {
     let name = words::name(tooth.bug);
     let others: Vec<String> = seen.others.iter().map(|(check, count)| format!("{check} {count} times")).collect();
-    let others = if others.is_empty() { String::new() } else { format!("; before that {}", others.join(", ")) };
+    let others = if others.is_empty() { String::new() } else { format!("; others fail: {}", others.join(", ")) };
+    let by: Vec<String> = seen.by.iter().map(|(check, seed)| format!("{check} in seed {seed}")).collect();
+    let (by, missing) = (by.join(", "), seen.missing(tooth).join(", "));
     let (played, seconds) = (seen.played, seen.seconds);
-    match seen.by {
-        Some((seed, check)) => format!("{name:<24} noticed by {check} in seed {seed}{others} ({seconds:.1} s)"),
-        None => format!(
-            "{name:<24} SURVIVES {played} seeds: none of {} fails{} ({seconds:.1} s)",
-            tooth.checks.join(", "),
-            others.replace("before that", "others do:")
-        ),
+    match (missing.is_empty(), by.is_empty()) {
+        (true, _) => format!("{name:<24} noticed by {by}{others} ({seconds:.1} s)"),
+        (false, true) => {
+            format!("{name:<24} SURVIVES {played} seeds: {missing} does not fail{others} ({seconds:.1} s)")
+        }
+        (false, false) => {
+            format!("{name:<24} SURVIVES {played} seeds: {missing} does not fail, only {by}{others} ({seconds:.1} s)")
+        }
     }
 }
 
@@ -77,16 +96,19 @@ mod tests {
 
     use super::*;
 
-    fn seen(by: Option<(u64, &'static str)>, others: &[(&'static str, u64)]) -> String {
+    fn seen(by: &[(&'static str, u64)], others: &[(&'static str, u64)]) -> String {
         let tooth = Tooth { bug: Bug::SuccessorFresh, checks: &["C1", "C2"], seeds: 9 };
-        line(&tooth, &Seen { by, others: others.iter().copied().collect(), played: 9, seconds: 1.0 })
+        let (by, others) = (by.iter().copied().collect(), others.iter().copied().collect());
+        line(&tooth, &Seen { by, others, played: 9, seconds: 1.0 })
     }
 
     #[test]
-    fn a_mistake_that_is_noticed_only_by_another_check_survives() {
-        let line = seen(None, &[("open", 3)]);
-        assert!(line.contains("SURVIVES 9 seeds: none of C1, C2 fails; others do: open 3 times"), "{line}");
-        let line = seen(Some((4, "C2")), &[]);
-        assert!(line.contains("noticed by C2 in seed 4 ("), "{line}");
+    fn a_mistake_that_one_of_its_checks_does_not_notice_survives() {
+        let line = seen(&[], &[("open", 3)]);
+        assert!(line.contains("SURVIVES 9 seeds: C1, C2 does not fail; others fail: open 3 times"), "{line}");
+        let line = seen(&[("C2", 4)], &[]);
+        assert!(line.contains("SURVIVES 9 seeds: C1 does not fail, only C2 in seed 4 ("), "{line}");
+        let line = seen(&[("C2", 4), ("C1", 5)], &[]);
+        assert!(line.contains("noticed by C1 in seed 5, C2 in seed 4 ("), "{line}");
     }
 }

@@ -40,12 +40,30 @@ impl Outcome {
         self.verdict.as_ref().err()?.iter().find(|failure| failure.check == check)
     }
 
+    /// What is not accepted first, if it is what `other` says of another story: by the same check, and for the same reason as
+    /// far as words without their numbers tell; a panic at the same place.
+    pub fn fails_alike(&self, other: &Failure) -> Option<&Failure> {
+        let first = self.verdict.as_ref().err()?.first()?;
+        let place = |failure: &Failure| match failure.check {
+            PANIC => failure.words.split_whitespace().next().map(str::to_owned),
+            _ => None,
+        };
+        let alike = first.check == other.check && place(first) == place(other) && reason(first) == reason(other);
+        alike.then_some(first)
+    }
+
     /// Counts the faults that began.
     pub fn count_into(&self, scenario: &Scenario, grid: &mut Grid) {
         let Some(run) = &self.run else { return };
         let faults = scenario.faults.iter().zip(&run.phases);
         faults.for_each(|(planned, phases)| grid.add(&planned.fault, phases));
     }
+}
+
+/// The words that have no number in them: those with one differ from story to story.
+fn reason(failure: &Failure) -> Vec<&str> {
+    let has_digit = |word: &str| word.contains(|letter: char| letter.is_ascii_digit());
+    failure.words.split_whitespace().filter(|word| !has_digit(word)).collect()
 }
 
 /// Refuses to go on with a build that cannot make mistakes.
@@ -100,6 +118,19 @@ mod tests {
         outcome.count_into(&scenario, &mut grid);
         assert!(outcome.run.is_some());
         assert!(grid.numbers().iter().sum::<u64>() > 0);
+    }
+
+    #[test]
+    fn another_reason_another_check_and_another_place_are_not_alike() {
+        let failed = |check, words: &str| Failure { check, words: words.to_owned(), at: Scenario::of(1).end_at };
+        let outcome = |failure| Outcome { run: None, verdict: Err(vec![failure, failed("C1", "over by 3")]) };
+        let lives = || failed("liveness", "p3 of n1 had no owner before 20ms");
+        assert!(outcome(lives()).fails_alike(&failed("liveness", "p5 of n2 had no owner before 1.5s")).is_some());
+        assert!(outcome(lives()).fails_alike(&failed("liveness", "p3 was never given to anybody")).is_none());
+        assert!(outcome(lives()).fails_alike(&failed("C1", "over by 3")).is_none(), "it does not speak first");
+        let panicked = || failed(PANIC, "src/a.rs:12: it cannot be 3");
+        assert!(outcome(panicked()).fails_alike(&failed(PANIC, "src/a.rs:12: it cannot be 4")).is_some());
+        assert!(outcome(panicked()).fails_alike(&failed(PANIC, "src/a.rs:13: it cannot be 3")).is_none());
     }
 
     #[test]

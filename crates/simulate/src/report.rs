@@ -42,14 +42,15 @@ pub fn one_seed(seed: u64, part: &Part, bug: Option<Bug>, tell: bool) -> bool {
     }
 }
 
-/// Makes the story smaller in which this check fails, and tells it.
+/// Makes the story smaller in which this check fails, and tells it. What is left fails as the whole does: by the same check,
+/// and for the same reason as far as its words tell.
 pub fn failure(seed: u64, check: &str, bug: Option<Bug>) {
     let whole = Scenario::of(seed);
     let failed = play::story(&whole, bug);
     let Some(failure) = failed.failure_of(check) else { return };
     say(&headline(seed, failure));
     let shrunk = shrink(&whole, failure.at, &mut |scenario| {
-        play::story(scenario, bug).failure_of(check).map(|failure| failure.at)
+        play::story(scenario, bug).fails_alike(failure).map(|failure| failure.at)
     });
     let part = shrunk.part.of(&whole);
     say(&format!(
@@ -62,7 +63,7 @@ pub fn failure(seed: u64, check: &str, bug: Option<Bug>) {
     ));
     say(&story::told(&part, ASKS_TOLD));
     let outcome = play::story(&part, bug);
-    if let (Some(smaller), Some(run)) = (outcome.failure_of(check), &outcome.run) {
+    if let (Some(smaller), Some(run)) = (outcome.fails_alike(failure), &outcome.run) {
         say(&headline(seed, smaller));
         say(&last_events(run, smaller));
     }

@@ -36,6 +36,15 @@ pub fn time(text: &str) -> Result<Duration, String> {
     Ok(Duration::from_secs(seconds) * number)
 }
 
+/// A number from 1 on.
+///
+/// # Errors
+/// What was expected, for whoever wrote it.
+pub fn count(text: &str) -> Result<usize, String> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| format!("expected a number from 1 on, found `{text}`"))
+}
+
 /// A mistake by its name in `ownership::Bug`.
 ///
 /// # Errors
@@ -73,6 +82,14 @@ mod tests {
         assert_eq!(time("2h"), Ok(Duration::from_secs(7_200)));
         for wrong in ["10", "m", "1d", "-1s", "1.5h", "99999999999s"] {
             assert!(time(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn nothing_is_not_counted() {
+        assert_eq!(count("3"), Ok(3));
+        for wrong in ["0", "", "-1", "x"] {
+            assert_eq!(count(wrong), Err(format!("expected a number from 1 on, found `{wrong}`")));
         }
     }
 

@@ -6,6 +6,8 @@ use std::cmp::Reverse;
 
 use limits::{LegDecision, Wait};
 
+use crate::bug::Bug;
+
 /// What one limit said to a check, and who said it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LegResult {
@@ -81,7 +83,7 @@ pub fn after(allowed: bool, results: &[LegResult], group: u8, may_have_spent: bo
     let passed_by = |mode| results.iter().any(|leg| leg.group == group && !leg.shadow && leg.is_passed_by(mode));
     if allowed && passed_by(Mode::Open) {
         After::Debt
-    } else if may_have_spent && (!allowed || passed_by(Mode::Emergency)) {
+    } else if may_have_spent && (!allowed || passed_by(Mode::Emergency)) && !Bug::CancelNotSent.is_here() {
         After::Cancel
     } else {
         After::Nothing

@@ -200,6 +200,24 @@ fn a_limit_that_a_newer_policy_dropped_makes_the_question_stale_if_any_other_is_
     assert_eq!(desk.ask(&mut partition, &dropped, at_millis(1)), Answer::StaleRevision { revision: 7 });
 }
 
+/// Found by the simulator in seed 11307: a denial by a limit that failed closed was told again once it failed open.
+#[test]
+fn what_an_earlier_revision_denied_is_decided_anew_and_told_again_under_the_same() {
+    let desk = ten_per_second().at_revision(7);
+    let mut partition = owned(Floor::FullAsOf { at: at_millis(0), takeover_index: 20 });
+    let asked = Check { revision: 7, ..first(1).spending(1, 1).named_by_its_caller() };
+    assert!(!desk.decide(&mut partition, &asked, at_millis(1)).allowed);
+    assert!(desk.decide(&mut partition, &asked, at_millis(2)).replayed);
+    let opened = Desk::with(bucket(10), 10, secs(1), Basis::Lo).at_revision(8);
+    let matched_anew = Check { revision: 8, attempt: 2, ..asked.clone() };
+    let verdict = opened.decide(&mut partition, &matched_anew, at_millis(3));
+    assert!(verdict.allowed && !verdict.replayed, "{verdict:?}");
+    assert!(opened.decide(&mut partition, &matched_anew, at_millis(4)).replayed, "and charged once");
+    assert_eq!(opened.used(&mut partition, 1, at_millis(4)), 1);
+    let late = opened.decide(&mut partition, &asked, at_millis(5));
+    assert!(late.allowed && late.replayed, "an attempt under the earlier revision that comes late hears the same");
+}
+
 #[test]
 fn what_was_decided_is_told_again_and_what_was_charged_is_refunded_under_any_revision() {
     let desk = ten_per_second().at_revision(7);

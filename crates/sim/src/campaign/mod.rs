@@ -9,7 +9,7 @@ pub mod story;
 mod teeth;
 
 pub use grid::{Cell, Grid};
-pub use part::Part;
+pub use part::{Beyond, Part};
 pub use places::{NoPlaces, Places};
 pub use shrink::{Shrunk, TRIES_MAX, shrink};
 pub use teeth::{ABSENT, ELSEWHERE, TEETH, Tooth};

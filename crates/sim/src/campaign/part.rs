@@ -27,7 +27,31 @@ const FINE: Weather = Weather {
     doubled_per_mille: 0,
 };
 
+/// A part names what its story has not. The doing of whoever wrote it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no {what} {place}: the story has {length}, numbered from 0")]
+pub struct Beyond {
+    what: &'static str,
+    place: usize,
+    length: usize,
+}
+
 impl Part {
+    /// Whether the scenario has all that is named.
+    ///
+    /// # Errors
+    /// The first fault or ask that it has not.
+    pub fn fits(&self, whole: &Scenario) -> Result<(), Beyond> {
+        let lists = [("fault", &self.faults, whole.faults.len()), ("ask", &self.asks, whole.asks.len())];
+        for (what, places, length) in lists {
+            let named = places.iter().flat_map(Places::as_slice);
+            if let Some(&place) = named.into_iter().find(|place| **place >= length) {
+                return Err(Beyond { what, place, length });
+            }
+        }
+        Ok(())
+    }
+
     /// That part of the scenario.
     pub fn of(&self, whole: &Scenario) -> Scenario {
         let mut part = whole.clone();
@@ -79,6 +103,20 @@ mod tests {
         assert_eq!(kept.policies, whole.policies);
         assert_eq!(kept.weather, FINE);
         assert_eq!(format!("{:?}", Part::default().of(&whole)), format!("{whole:?}"));
+    }
+
+    #[test]
+    fn a_part_that_names_what_is_not_there_is_refused() {
+        let whole = Scenario::of(3);
+        let last = |length: usize| Some(Places::new(vec![0, length - 1]));
+        let part = Part { faults: last(whole.faults.len()), asks: last(whole.asks.len()), calm: false };
+        assert_eq!(part.fits(&whole), Ok(()));
+        let beyond = Part { faults: Some(Places::new(vec![1, 900])), ..Part::default() };
+        let refused = beyond.fits(&whole).unwrap_err().to_string();
+        let length = whole.faults.len();
+        assert_eq!(refused, format!("there is no fault 900: the story has {length}, numbered from 0"));
+        let beyond = Part { asks: Some(Places::new(vec![whole.asks.len()])), ..Part::default() };
+        assert!(beyond.fits(&whole).unwrap_err().to_string().starts_with("there is no ask "));
     }
 
     #[test]

@@ -82,6 +82,7 @@ impl fmt::Display for Said<'_> {
             Fault::Overload { who, each, lasts } => write!(f, "{who} takes {each} for each thing it does, for {lasts}"),
             Fault::Suspect { who } => write!(f, "gossip says that {who} is dead, and it is not"),
             Fault::Policy { number } => write!(f, "document {number} is applied"),
+            Fault::Ttl { ttl } => write!(f, "leases are made to last {ttl}"),
             Fault::Leave { who, down } => write!(f, "{who} leaves as planned, and starts anew after {down}"),
         }
     }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use limits::{Algorithm, Align, Basis, Moment, Shape, Span};
 use ownership::{CheckId, Epoch};
 
+use super::fullest::{CLUSTER_TIME_PPM, PUT_FORWARD};
 use super::story::{Key, Story};
 use super::{Failure, Findings};
 use crate::c1::{Admitted, worst};
@@ -114,13 +115,6 @@ fn over_alone(run: &[Counted]) -> Option<u64> {
 fn goes_on(one: &Counted, other: &Counted) -> bool {
     one.shape == other.shape && (one.reign == other.reign || one.shape.basis == Basis::Hi)
 }
-
-/// By how much cluster time may be put forward at an owner, beside running faster than its clock: at once, and again where
-/// another one takes over.
-const PUT_FORWARD: Span = Span::from_millis(300);
-
-/// How much faster than an owner's clock cluster time may run there for long, in millionths.
-const CLUSTER_TIME_PPM: i32 = 20_000;
 
 /// Units above what the numbers allow, and how many periods the fullest stretch lasts. Windows that follow cluster time are as long as that makes them: each row is taken
 /// to last as much longer as cluster time may have been put forward.

@@ -4,10 +4,10 @@
 
 use std::collections::BTreeMap;
 
-use limits::{Algorithm, Align, Basis, Moment, Shape};
+use limits::{Algorithm, Align, Basis, Moment, Rate, Shape, Span};
 use ownership::{CheckId, Epoch};
 
-use super::fullest::{Spent, excess};
+use super::fullest::{CLUSTER_TIME_PPM, PUT_FORWARD, Spent, excess};
 use super::story::{Account, Key, Reign, Story, Touch, What};
 use super::{Failure, Findings};
 use crate::history::Source;
@@ -100,7 +100,60 @@ fn within(story: &Story<'_>, key: &Key, account: &Account, findings: &mut Findin
             return Err(Failure::new("C2", last.at, in_words(key, shape, over, allowed, run)));
         }
     }
+    across_changes(story, key, &charges, &overlaps, findings)
+}
+
+/// Where only amounts changed, what was used stays used: all of it together keeps the greatest of them.
+fn across_changes(
+    story: &Story<'_>,
+    key: &Key,
+    charges: &[&Touch],
+    overlaps: &[Span],
+    findings: &mut Findings,
+) -> Result<(), Failure> {
+    for run in charges.chunk_by(|one, other| differs_in_amounts(one, other)) {
+        if run.iter().all(|touch| touch.shape == run[0].shape) || !tell_one_time(run) {
+            continue;
+        }
+        let clock = &story.clocks[&story.reigns[run[0].reign].partition];
+        let witness =
+            |touch: &&Touch| Spent { at: clock.witness(touch.reign, touch.clock), wall: touch.wall, cost: touch.cost };
+        let mut spent: Vec<Spent> = run.iter().map(witness).collect();
+        spent.sort_by_key(|one| one.at);
+        let widest = run.iter().map(|touch| touch.shape).reduce(wider).unwrap_or(run[0].shape);
+        let (over, allowed) = (excess(&widest, &key.1, &spent), Story::beyond(&widest, overlaps));
+        findings.count("keys whose amounts changed", 1);
+        findings.measure("units over the greatest of amounts that changed", if allowed == 0 { over } else { 0 });
+        if over > allowed {
+            let last = run[run.len() - 1];
+            return Err(Failure::new("C2", last.at, in_words(key, &widest, over, allowed, run)));
+        }
+    }
     Ok(())
+}
+
+/// Whether two charges one after the other are counted alike but for amounts.
+fn differs_in_amounts(one: &Touch, other: &Touch) -> bool {
+    let widest = wider(one.shape, other.shape);
+    let alike = |shape: Shape| wider(shape, widest) == widest && wider(widest, shape) == widest;
+    let same_period = one.shape.rate.map(|rate| rate.period()) == other.shape.rate.map(|rate| rate.period());
+    let goes_on = one.reign == other.reign || (one.shape.basis, other.shape.basis) == (Basis::Hi, Basis::Hi);
+    goes_on && same_period && alike(one.shape) && alike(other.shape)
+}
+
+/// The greater of two amounts, and of two bursts.
+fn wider(one: Shape, other: Shape) -> Shape {
+    let rate = match (one.rate, other.rate) {
+        (Some(less), Some(more)) if less.amount() < more.amount() => Some(more),
+        (rate, _) => rate,
+    };
+    let algorithm = match (one.algorithm, other.algorithm) {
+        (Algorithm::TokenBucket { burst }, Algorithm::TokenBucket { burst: more }) => {
+            Algorithm::TokenBucket { burst: burst.max(more) }
+        }
+        (algorithm, _) => algorithm,
+    };
+    Shape { rate, algorithm, ..one }
 }
 
 /// How far apart two owners may tell cluster time for their windows to be the same (A6).
@@ -115,12 +168,19 @@ fn tell_one_time(run: &[&Touch]) -> bool {
     one_owner || most.zip(least).is_none_or(|(most, least)| most - least <= EDGE)
 }
 
-/// As [`excess`], where edges are no common ones: twice the amount in any stretch of a period.
+/// As [`excess`], where edges are no common ones: twice the amount in any stretch of what is left of a period where cluster
+/// time is put forward.
 fn free_of_edges(shape: &Shape, key: &Key, spent: &[Spent], findings: &mut Findings) -> u64 {
     match shape.algorithm {
         Algorithm::FixedWindow { align: Align::Epoch | Align::Hashed } => {
             findings.count("keys whose owners told cluster time more than 100 ms apart", 1);
-            excess(&Shape { algorithm: Algorithm::FixedWindow { align: Align::First }, ..*shape }, &key.1, spent)
+            let shortest = |rate: Rate| {
+                let slower = rate.period().scaled(1_000_000, 1_000_000 + u64::from(CLUSTER_TIME_PPM.unsigned_abs()));
+                Rate::new(rate.amount(), slower.saturating_sub(PUT_FORWARD)).ok()
+            };
+            let algorithm = Algorithm::FixedWindow { align: Align::First };
+            let Some(rate) = shape.rate.and_then(shortest) else { return 0 };
+            excess(&Shape { algorithm, rate: Some(rate), ..*shape }, &key.1, spent)
         }
         Algorithm::TokenBucket { .. }
         | Algorithm::SlidingLog { .. }
@@ -181,7 +241,7 @@ fn in_words(key: &Key, shape: &Shape, over: u64, allowed: u64, run: &[&Touch]) -
 
 #[cfg(test)]
 mod tests {
-    use super::super::telling::{Telling, ms};
+    use super::super::telling::{LOG, Telling, ms, shape};
     use super::*;
     use crate::world::trace::Event;
 
@@ -210,6 +270,28 @@ mod tests {
             telling.at(300).reign(1, 2);
             spent(&mut telling, second, 1 + u64::from(second), 900, 1);
             assert_eq!(telling.judged(judge).unwrap_err().check, "C2", "{second}");
+        }
+    }
+
+    #[test]
+    fn an_owner_whose_lease_held_is_allowed_nothing_beside_its_successor() {
+        let mut telling = Telling::new();
+        telling.at(100).reign(0, 1);
+        telling.at(300).reign(1, 2);
+        spent(&mut telling, 1, 2, 350, 3);
+        spent(&mut telling, 0, 1, 400, 1);
+        assert_eq!(telling.judged(judge).unwrap_err().check, "C2");
+    }
+
+    #[test]
+    fn the_greatest_of_amounts_is_kept_over_their_changes() {
+        for (cost, kept) in [(2, true), (3, false)] {
+            let mut telling = Telling::new();
+            telling.at(100).reign(0, 1);
+            spent(&mut telling, 0, 1, 200, 3);
+            telling.shape = shape(5, LOG);
+            spent(&mut telling, 0, 1, 300, cost);
+            assert_eq!(telling.judged(judge).is_ok(), kept, "{cost}");
         }
     }
 

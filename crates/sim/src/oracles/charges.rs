@@ -6,12 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use limits::{Moment, Span};
-use ownership::{CheckId, Epoch};
+use ownership::{CheckId, Epoch, RECORD_HORIZON};
 use ring::PartitionId;
 
-use super::story::{Charge, Reign, Story};
+use super::story::{Charge, Reign, Spell, Story};
+use super::takeover_time::{AFTERMATH, is_harmless};
 use super::{Failure, Findings};
 use crate::history::Source;
+use crate::world::Fault;
 use crate::world::trace::{Event, Told};
 
 /// How long after its answer a question is still being settled: its cancel may be under way, or its caller not yet told.
@@ -96,7 +98,7 @@ fn let_pass(story: &Story<'_>, findings: &mut Findings) -> Result<BTreeSet<(Chec
 /// What ingresses did with answers.
 struct Settling {
     /// What was sent to owners, by question and partition.
-    corrected: BTreeMap<(CheckId, PartitionId), Vec<Moment>>,
+    corrected: Corrected,
     /// Who acted on an answer.
     acted: Acted,
 }
@@ -114,14 +116,33 @@ fn acted(story: &Story<'_>) -> Acted {
     acted
 }
 
-fn corrected(story: &Story<'_>) -> BTreeMap<(CheckId, PartitionId), Vec<Moment>> {
-    let mut sent: BTreeMap<(CheckId, PartitionId), Vec<Moment>> = BTreeMap::new();
+/// Which machine sent something, and when.
+type Corrected = BTreeMap<(CheckId, PartitionId), Vec<(u8, Moment)>>;
+
+fn corrected(story: &Story<'_>) -> Corrected {
+    let mut sent = Corrected::new();
     for entry in story.trace {
-        if let Event::Corrected { id, partition, .. } = &entry.event {
-            sent.entry((*id, *partition)).or_default().push(entry.at);
+        if let Event::Corrected { node, id, partition, .. } = &entry.event {
+            sent.entry((*id, *partition)).or_default().push((*node, entry.at));
         }
     }
     sent
+}
+
+/// Whether what an ingress sent an owner about a charge may not have come, or have come in vain: by the weather, a fault, or
+/// the end of either; by the end of the record that it is about; or because others had asked the same.
+fn may_have_failed(story: &Story<'_>, reign: &Reign<'_>, charge: &Charge<'_>, sent: &[(u8, Moment)]) -> bool {
+    let fails = |(node, at): &(u8, Moment)| {
+        let (from, until) = (at.saturating_sub(AFTERMATH), at.saturating_add(SETTLED_WITHIN));
+        let disturbs = |fault: &&Fault| !is_harmless(fault);
+        let disturbed = story.spells.iter().filter(|spell| spell.overlaps(from, until));
+        story.scenario.weather.lost_per_mille > 0
+            || disturbed.into_iter().any(|spell| story.fault(spell).as_ref().is_none_or(disturbs))
+            || !story.was_up(*node, charge.at, until)
+            || reign.ended.is_some_and(|ended| ended <= until)
+            || at.since(charge.at) >= RECORD_HORIZON.scaled(9, 10)
+    };
+    sent.iter().all(fails)
 }
 
 /// Why a charge stands that nobody was let pass with, by the name under which it is counted; `None` where nothing explains
@@ -149,8 +170,12 @@ fn excuse(
     if chain.into_iter().any(|other| other.epoch == epoch && other.is_beside()) {
         return Some("units charged by one of two copies");
     }
-    if settling.corrected.contains_key(&(id, partition)) {
-        return Some("units charged whose cancel was sent");
+    if let Some(sent) = settling.corrected.get(&(id, partition)) {
+        let asked_once = askings.iter().map(|told| asked(story, told).count()).sum::<usize>() == 1;
+        match asked_once && !may_have_failed(story, reign, charge, sent) {
+            true => return None,
+            false => return Some("units charged whose cancel was sent, and may have been lost"),
+        }
     }
     // An earlier owner had decided, and its records went with its reign (row 24): an attempt that the network held until
     // then is a new question to the next one.
@@ -169,7 +194,7 @@ fn excuse(
     if acted.iter().any(|acted| !told_there(acted)) {
         return Some("units charged and let pass, with nobody there any more to hear it");
     }
-    let died = |node: u8, told: &Told| !story.was_up(node, told.invoked, charge.at.saturating_add(SETTLED_WITHIN));
+    let died = |node: u8, told: &Told| !story.was_up(node, told.invoked, settles_by(story, node, charge.at));
     let copied = |node: u8, told: &Told| story.had_a_copy(node, told.invoked, charge.at.saturating_add(SETTLED_WITHIN));
     if askings.iter().any(|told| asked(story, told).any(|node| copied(node, told))) {
         return Some("units charged for one of two copies");
@@ -179,6 +204,19 @@ fn excuse(
         return Some("units charged whose ingress died");
     }
     None
+}
+
+/// When an ingress has settled what was charged for it at a moment: one that stands still does nothing meanwhile, and may die
+/// before it goes on.
+fn settles_by(story: &Story<'_>, node: u8, charged: Moment) -> Moment {
+    let stands_still = |spell: &&Spell| {
+        spell.befell(node) && matches!(story.fault(spell), Some(Fault::Stop { .. } | Fault::Freeze { .. }))
+    };
+    let soon = charged.saturating_add(SETTLED_WITHIN);
+    story.spells.iter().filter(stands_still).filter(|spell| spell.overlaps(charged, soon)).fold(soon, |by, spell| {
+        let goes_on = spell.ended.unwrap_or(story.end());
+        by.max(goes_on.saturating_add(SETTLED_WITHIN))
+    })
 }
 
 /// The nodes that a question was to be put to, each as often as it was, and who answered.
@@ -191,9 +229,10 @@ fn asked<'s>(story: &'s Story<'_>, told: &Told) -> impl Iterator<Item = u8> + 's
 
 #[cfg(test)]
 mod tests {
-    use super::super::telling::Telling;
+    use super::super::telling::{Telling, ms};
     use super::*;
     use crate::world::trace::{Correction, Decided};
+    use crate::world::{Planned, When, Who};
 
     fn until_the_end(telling: &mut Telling) -> Result<Findings, Failure> {
         telling.at(9_000).tell(Event::Healed);
@@ -209,8 +248,9 @@ mod tests {
         assert_eq!((findings.counted("units charged"), findings.counted("units charged and let pass")), (2, 2));
     }
 
-    fn refused(correct: bool) -> Result<Findings, Failure> {
+    fn refused(correct: bool, lost_per_mille: u16) -> Result<Findings, Failure> {
         let mut telling = Telling::new();
+        telling.scenario.weather.lost_per_mille = lost_per_mille;
         telling.at(100).reign(0, 1);
         let decided = telling.at(200).decide(0, 1, 2, true);
         telling.at(210).tell_caller(&decided, 5, None);
@@ -223,8 +263,14 @@ mod tests {
 
     #[test]
     fn a_charge_that_nobody_was_let_pass_with_is_cancelled_by_whoever_asked() {
-        assert!(refused(false).unwrap_err().words.contains("nobody was let pass"));
-        assert_eq!(refused(true).expect("sent, and lost").counted("units charged whose cancel was sent"), 2);
+        assert!(refused(false, 0).unwrap_err().words.contains("nobody was let pass"));
+        let lost = refused(true, 10).expect("sent, and lost");
+        assert_eq!(lost.counted("units charged whose cancel was sent, and may have been lost"), 2);
+    }
+
+    #[test]
+    fn a_cancel_that_nothing_can_have_lost_takes_the_charge_back() {
+        assert!(refused(true, 0).unwrap_err().words.contains("nobody was let pass"));
     }
 
     #[test]
@@ -237,6 +283,26 @@ mod tests {
         telling.trace.pop();
         let counted = until_the_end(&mut telling).expect("acted on");
         assert_eq!(counted.counted("units charged and let pass, with nobody there any more to hear it"), 2);
+    }
+
+    /// An ingress that stood still until it died, or went on a second before that.
+    fn dies_later(stops_for: u64) -> Result<Findings, Failure> {
+        let mut telling = Telling::new();
+        let stop = Fault::Stop { who: Who::Node(0), lasts: Span::from_millis(stops_for) };
+        telling.scenario.faults.push(Planned { when: When::At(ms(210)), fault: stop });
+        telling.at(100).reign(0, 1);
+        let decided = telling.at(200).decide(0, 1, 2, true);
+        telling.at(210).tell(Event::Broke { fault: 0, nodes: 1 });
+        telling.at(400).tell_caller(&decided, 205, None);
+        telling.at(210 + stops_for).tell(Event::Mended { fault: 0 });
+        telling.at(5_000).tell(Event::Died { node: 0 });
+        until_the_end(&mut telling)
+    }
+
+    #[test]
+    fn an_ingress_that_stands_still_until_it_dies_takes_nothing_back() {
+        assert_eq!(dies_later(4_700).expect("it never went on").counted("units charged whose ingress died"), 2);
+        assert!(dies_later(1_000).is_err(), "it had the time");
     }
 
     /// A question that was refused in the reign of `answered`, and is charged in that of `charged`.

@@ -3,7 +3,14 @@
 
 use std::collections::BTreeMap;
 
-use limits::{Algorithm, Align, Fingerprint, Shape, WallTime};
+use limits::{Algorithm, Align, Fingerprint, Shape, Span, WallTime};
+
+/// By how much cluster time may be put forward at an owner, beside running faster than its clock: at once, and again where
+/// another one takes over.
+pub(super) const PUT_FORWARD: Span = Span::from_millis(300);
+
+/// How much faster than an owner's clock cluster time may run there for long, in millionths.
+pub(super) const CLUSTER_TIME_PPM: i32 = 20_000;
 
 /// Something that was spent.
 #[derive(Clone, Copy, Debug)]

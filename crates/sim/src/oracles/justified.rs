@@ -120,7 +120,18 @@ fn is_right(
     }
     let floor = floor(reign, refusal);
     if refusal.recovering && floor.is_none() {
-        return Err("a takeover was named as the reason, and none can be".to_owned());
+        let (taken, said) = (reign.full_as_of, (touch.clock, touch.wall));
+        return Err(format!(
+            "a takeover was named as the reason, and none can be: taken over at {taken:?}, said at {said:?}"
+        ));
+    }
+    // What is left of a bucket that was taken over empty is what has flowed in since.
+    let is_bucket = matches!(touch.shape.algorithm, Algorithm::TokenBucket { .. });
+    if refusal.recovering && is_bucket && !reign.is_beside() {
+        let used = ledger.used_since_takeover(touch);
+        if used.saturating_add(touch.cost) <= capacity && !ledger.changed {
+            return Err(format!("a takeover was named as the reason, and {used} of {capacity} can be used since"));
+        }
     }
     if refusal.recovering {
         findings.count("denials by a takeover", 1);
@@ -184,21 +195,33 @@ fn floor(reign: &Reign<'_>, refusal: &Refusal<'_>) -> Option<Span> {
         Algorithm::SlidingCounter => since < period.saturating_add(period),
         Algorithm::FixedWindow { align } => {
             let shift = if align == Align::Hashed { shift(refusal.key, period.as_nanos()) } else { 0 };
-            touches(full.wall, touch.wall, since, shift, period)
+            touches(full.wall, worked_out(reign, touch), touch.wall, shift, period)
         }
         Algorithm::Calendar { .. } | Algorithm::Concurrency { .. } => true,
     };
     matters.then_some(since)
 }
 
+/// What cluster time was at a takeover that came before it was known, with how far that may be off: as worked out when it
+/// became known, by a clock that may be off. Cluster time that is put back stands still from then on, so the latest counts.
+fn worked_out(reign: &Reign<'_>, touch: &Touch) -> Option<(WallTime, Span)> {
+    let taken = reign.full_as_of?.moment;
+    let known = reign.decisions.iter().take_while(|(_, at, _)| *at <= touch.at);
+    let known = known.filter_map(|(_, _, decided)| Some(decided.wall?.saturating_sub(decided.clock.since(taken))));
+    let unsure = EDGE.saturating_add(EDGE).saturating_add(touch.clock.since(taken).scaled(2, 100));
+    Some((known.max()?, unsure))
+}
+
 /// Whether the window of `now` may have been touched by the takeover, whose cluster time may be known only from here.
-fn touches(then: Option<WallTime>, now: Option<WallTime>, since: Span, shift: u64, period: Span) -> bool {
+fn touches(
+    then: Option<WallTime>,
+    worked_out: Option<(WallTime, Span)>,
+    now: Option<WallTime>,
+    shift: u64,
+    period: Span,
+) -> bool {
     let Some(now) = now else { return true };
-    // Cluster time that became known later was worked out by a clock that may be off.
-    let (then, unsure) = match then {
-        Some(then) => (then, EDGE),
-        None => (now.saturating_sub(since), EDGE.saturating_add(EDGE).saturating_add(since.scaled(2, 100))),
-    };
+    let Some((then, unsure)) = then.map(|then| (then, EDGE)).or(worked_out) else { return true };
     index(then.saturating_add(unsure), shift, period.as_nanos()) >= index(now, shift, period.as_nanos())
 }
 
@@ -400,6 +423,16 @@ mod tests {
             telling.at(300).reign(1, 2);
             refused(&mut telling, at, 1, 2, recovering);
             assert_eq!(telling.judged(judge).is_ok(), kept, "{at} {recovering}");
+        }
+    }
+
+    #[test]
+    fn a_takeover_explains_no_denial_of_what_has_flowed_into_a_bucket_since() {
+        for (at, kept) in [(633, true), (634, false)] {
+            let mut telling = owner_of(BUCKET);
+            telling.at(300).reign(1, 2);
+            refused(&mut telling, at, 1, 2, true);
+            assert_eq!(telling.judged(judge).is_ok(), kept, "{at}");
         }
     }
 

@@ -141,12 +141,15 @@ const UNHEARD: u64 = 4;
 /// that they arrive, ends its session soon after. Judged where one leader was well all the while and nothing was broken but
 /// one direction to the holder, or the holder itself.
 fn unheard_holders_lose_their_sessions(story: &Story<'_>, findings: &mut Findings) -> Result<(), Failure> {
-    let terms = &story.scenario.terms;
+    let terms = story.scenario.longest();
+    // A leader may wait by the longest while a holder was granted the shortest.
+    let apart = terms.waited().saturating_sub(story.scenario.ttl_least());
     for (session, life) in &story.lives {
         let [node] = life.nodes[..] else { continue };
         for (place, extension) in life.extended.iter().enumerate() {
             let lapses = story.course(node).first(extension.end);
-            let within = terms.renew().scaled(UNHEARD, 1).saturating_add(terms.ttl().scaled(5, 100));
+            let drift = terms.waited().scaled(5, 100);
+            let within = terms.renew().scaled(UNHEARD, 1).saturating_add(drift).saturating_add(apart);
             let by = lapses.saturating_add(within).saturating_add(COMMIT);
             let extended = life.extended.get(place + 1).is_some_and(|next| next.at <= by);
             let ended = life.ended.is_some_and(|(at, _)| at <= by);

@@ -75,15 +75,17 @@ fn in_time(story: &Story<'_>, told: &Told, findings: &mut Findings) -> Result<()
     Err(format!("n{} answered {:?} {late} after its deadline, and was well", told.node + 1, told.id))
 }
 
-/// When a well node has answered a question that was put to it at a real moment: its budget by its own clock, and what its
-/// process was stopped meanwhile.
+/// When a well node has answered a question that was put to it at a real moment: its budget by its own clock, and what that
+/// clock showed while its process was stopped.
 fn deadline(story: &Story<'_>, node: u8, put: Moment, budget: Span) -> Moment {
     let course = story.course(node);
-    let due = course.last_at(course.reads(put).saturating_add(budget)).saturating_add(SLACK);
-    stops(story, node).fold(due, |due, (from, until)| {
-        let stopped = if from <= due && until >= put { until.since(put.max(from)) } else { Span::ZERO };
-        due.saturating_add(stopped)
-    })
+    let due = |reading: Moment| course.last_at(reading).saturating_add(SLACK);
+    let reading = stops(story, node).fold(course.reads(put).saturating_add(budget), |reading, (from, until)| {
+        let stood = from <= due(reading) && until >= put;
+        let passed = course.reads(until).since(course.reads(put.max(from)));
+        reading.saturating_add(if stood { passed } else { Span::ZERO })
+    });
+    due(reading)
 }
 
 /// When a process stood still and its clock ran on, from and until.

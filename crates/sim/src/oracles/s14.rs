@@ -12,6 +12,7 @@ use crate::world::trace::Decided;
 pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Failure> {
     for reign in &story.reigns {
         findings.count("charges", reign.charges.len() as u64);
+        findings.count("cancels before their question", reign.buried.len() as u64);
         once_each(reign)?;
     }
     Ok(())
@@ -27,8 +28,14 @@ fn once_each(reign: &Reign<'_>) -> Result<(), Failure> {
             continue;
         }
         let before = known.insert(decided.id, decided);
+        // What an earlier revision refused charged nothing, and may be another limit's to say.
+        let before = before.filter(|before| before.allowed || before.revision >= decided.revision);
         if before.is_some_and(|before| decided.clock.since(before.clock) < RECORD_HORIZON) {
             return refused(format!("{whose} decided {:?} anew (attempt {})", decided.id, decided.attempt));
+        }
+        let buried = reign.buried.get(&decided.id).map(|buried| (*buried, decided.clock));
+        if buried.is_some_and(|(buried, now)| now > buried && now.since(buried) < RECORD_HORIZON) {
+            return refused(format!("{whose} decided {:?} after its cancel", decided.id));
         }
         // A debt does not make a question known for longer; one that came first makes it known.
         let booked = reign.booked.get(&decided.id).filter(|booked| **booked < *at && before.is_none());
@@ -64,6 +71,22 @@ mod tests {
             telling.trace.pop();
             let Decided { partition, epoch, id, asker, clock, wall, legs, .. } = decided.clone();
             telling.tell(Event::Booked { node: 0, partition, epoch, id, asker, clock, wall, legs });
+            telling.at(200 + millis);
+            let clock = telling.clock(0);
+            telling.tell(Event::Decided(Decided { clock, ..decided }));
+            assert_eq!(telling.judged(judge).is_ok(), kept, "{millis}");
+        }
+    }
+
+    #[test]
+    fn a_question_that_was_cancelled_before_it_came_is_not_decided() {
+        for (millis, kept) in [(1_999, false), (2_000, true)] {
+            let mut telling = Telling::new();
+            telling.at(100).reign(0, 1);
+            let decided = telling.at(200).decide(0, 1, 1, true);
+            telling.trace.pop();
+            let Decided { partition, epoch, id, clock, .. } = decided;
+            telling.tell(Event::Buried { node: 0, partition, epoch, id, clock });
             telling.at(200 + millis);
             let clock = telling.clock(0);
             telling.tell(Event::Decided(Decided { clock, ..decided }));

@@ -13,7 +13,10 @@ use crate::world::trace::{Decided, Event};
 pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Failure> {
     for entry in story.trace {
         match &entry.event {
-            Event::Decided(decided) => has_lease_left(story, decided, entry.at)?,
+            Event::Decided(decided) => {
+                findings.count("decisions held against their lease", 1);
+                has_lease_left(story, decided, entry.at)?;
+            }
             Event::Acted { node, partition, epoch, age, .. } => {
                 let sent = story.course(*node).reads(entry.at).saturating_sub(*age);
                 let seen = Seen { node: *node, partition: *partition, epoch: *epoch, sent, at: entry.at };
@@ -35,6 +38,7 @@ pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Fa
             | Event::Reigns { .. }
             | Event::Reigned { .. }
             | Event::Undone { .. }
+            | Event::Buried { .. }
             | Event::Booked { .. }
             | Event::Corrected { .. }
             | Event::Lent { .. }

@@ -21,8 +21,8 @@ pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Fa
 }
 
 fn counted_from_sending(story: &Story<'_>, session: SessionId, life: &Life) -> Result<(), Failure> {
-    let terms = &story.scenario.terms;
-    let held = terms.held(terms.ttl());
+    let terms = story.scenario.longest();
+    let held = terms.held(terms.waited());
     match life.extended.iter().find(|extension| extension.end.since(extension.sent) > held) {
         None => Ok(()),
         Some(extension) => {

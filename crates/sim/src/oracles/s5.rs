@@ -34,6 +34,7 @@ pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Fa
             | Event::Ended { .. }
             | Event::Reigned { .. }
             | Event::Undone { .. }
+            | Event::Buried { .. }
             | Event::Booked { .. }
             | Event::Corrected { .. }
             | Event::Acted { .. }

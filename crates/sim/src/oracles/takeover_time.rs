@@ -27,6 +27,7 @@ pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Fa
         }
         findings.count("crashes timed", 1);
         if crash_of_the_leader(story, crash) {
+            findings.count("crashes of a leader timed", 1);
             findings.measure("failover, ms", failover(story, crash.began).as_nanos() / 1_000_000);
         }
         for reign in owned {
@@ -36,9 +37,9 @@ pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Fa
     Ok(())
 }
 
-/// `TTL (1 + 2 rho)`, rounded up: what a leader with a slow clock waits.
+/// `TTL (1 + 2 rho)`, rounded up, by the longest ttl of the story: what a leader with a slow clock waits.
 pub(super) fn wait(story: &Story<'_>) -> Span {
-    let terms = &story.scenario.terms;
+    let terms = story.scenario.longest();
     let slowest = 1_000 - u64::from(terms.rho_per_mille());
     terms.granted().scaled(1_000, slowest).saturating_add(Span::from_nanos(1))
 }
@@ -82,7 +83,7 @@ fn crash_of_the_leader(story: &Story<'_>, crash: &Spell) -> bool {
 /// What neither stops a process nor keeps a message from arriving.
 pub(super) fn is_harmless(fault: &Fault) -> bool {
     match fault {
-        Fault::WallStep { .. } | Fault::Suspect { .. } | Fault::Policy { .. } => true,
+        Fault::WallStep { .. } | Fault::Suspect { .. } | Fault::Policy { .. } | Fault::Ttl { .. } => true,
         Fault::Crash { .. }
         | Fault::Stop { .. }
         | Fault::Freeze { .. }

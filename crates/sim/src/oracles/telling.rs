@@ -153,6 +153,7 @@ impl Telling {
             id: CheckId(self.ids),
             asker: Asker(self.ids as u64),
             attempt: 1,
+            revision: 1,
             replayed: false,
             allowed,
             recovering: false,

@@ -1,17 +1,17 @@
 //! What breaks, and how it is mended: each fault begins at its moment or in its phase, befalls whom the scenario says, and is
-//! over after its time. At the healing everything is mended for good.
+//! over after its time. One that finds nobody to befall, or would do nothing, waits until it does. At the healing everything
+//! is mended for good.
 
+use control::Command;
 use limits::Span;
 use ownership::Bug;
 
+use super::machine::Machine;
 use super::node::LEAVE_WITHIN;
 use super::packet::{Address, Input};
 use super::play::{Happening, World};
 use super::trace::Event;
 use super::{Fault, When};
-
-/// How long an operator waits for an answer before it tries elsewhere.
-const OPERATE_AGAIN: Span = Span::from_millis(700);
 
 /// A fault as it is played.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +19,8 @@ pub(super) struct Broken {
     /// What has been done to whom, and is still to be mended.
     done: Vec<Done>,
     begun: bool,
+    /// Its moment came, and there was nobody to befall.
+    waits: bool,
     over: bool,
 }
 
@@ -33,12 +35,40 @@ enum Done {
     Network,
 }
 
-/// Somebody who applies a policy, for as long as it takes.
-#[derive(Clone, Debug)]
-pub(super) struct Operator {
-    fault: usize,
-    number: u8,
-    done: bool,
+/// Whom a fault befalls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Victims {
+    /// A bit each.
+    nodes: u8,
+    /// From whom the network's faults cut them off.
+    from_them: u8,
+}
+
+impl Victims {
+    /// The first of them, where there is but one.
+    fn node(self) -> u8 {
+        self.nodes.trailing_zeros() as u8
+    }
+
+    /// Whether a cut between them is one: somebody stands on each side, and nobody on both.
+    fn is_apart(self) -> bool {
+        self.nodes != 0 && self.from_them != 0 && self.nodes & self.from_them == 0
+    }
+}
+
+impl Done {
+    /// The same of a copy, if it was done to its original.
+    fn of_copy(self, original: u8, copy: u8) -> Option<Done> {
+        let (of, done) = match self {
+            Done::Halted(of) => (of, Done::Halted(copy)),
+            Done::Frozen(of) => (of, Done::Frozen(copy)),
+            Done::Rate(of) => (of, Done::Rate(copy)),
+            Done::Slow(of) => (of, Done::Slow(copy)),
+            // A copy has no disk of its own, and the network knows nodes only.
+            Done::DiskStuck(_) | Done::Network => return None,
+        };
+        (of == original).then_some(done)
+    }
 }
 
 impl World<'_> {
@@ -51,19 +81,22 @@ impl World<'_> {
         }
     }
 
-    /// Begins the faults whose phase holds now.
+    /// Begins the faults whose phase holds now, and those that had nobody to befall when their time came.
     pub(super) fn watch(&mut self) {
         if self.healed {
             return;
         }
         for number in 0..self.scenario.faults.len() {
-            if let When::In(phase, from) = self.scenario.faults[number].when
-                && !self.broken[number].begun
-                && from <= self.now
-                && self.holds(phase)
-            {
+            if !self.broken[number].begun && self.is_time_for(number) {
                 self.begin_fault(number);
             }
+        }
+    }
+
+    fn is_time_for(&self, number: usize) -> bool {
+        match self.scenario.faults[number].when {
+            When::At(_) => self.broken[number].waits,
+            When::In(phase, from) => from <= self.now && self.holds(phase),
         }
     }
 
@@ -71,47 +104,59 @@ impl World<'_> {
         if self.healed || self.broken[number].begun {
             return;
         }
-        self.broken[number].begun = true;
         let fault = self.scenario.faults[number].fault.clone();
-        let phases = self.phases();
-        let nodes = self.befall(&fault);
-        if let Some(nodes) = nodes {
-            self.run.phases[number] = phases;
-            self.trace(Event::Broke { fault: number, nodes });
-        }
-        self.bring_about(number, &fault, nodes);
+        let Some(victims) = self.befall(&fault) else {
+            self.broken[number].waits = true;
+            return;
+        };
+        self.broken[number].begun = true;
+        self.run.phases[number] = self.phases();
+        self.trace(Event::Broke { fault: number, nodes: victims.nodes });
+        self.bring_about(number, &fault, victims);
     }
 
-    /// The nodes that a fault befalls, a bit each; nobody, where whoever it is meant for is down.
-    fn befall(&mut self, fault: &Fault) -> Option<u8> {
+    /// Whom a fault befalls now; nobody, where whoever it is meant for is not there, or where it would do nothing.
+    fn befall(&self, fault: &Fault) -> Option<Victims> {
         let all = self.everybody();
-        let who = match *fault {
+        let others = |nodes: u8| Victims { nodes, from_them: all & !nodes };
+        let one = |who| self.who(who).map(|node| others(1 << node));
+        let victims = match *fault {
             Fault::Crash { who, .. }
             | Fault::Stop { who, .. }
             | Fault::Freeze { who, .. }
-            | Fault::Clone { who }
-            | Fault::Rate { who, .. }
             | Fault::WallStep { who, .. }
             | Fault::Isolate { who, .. }
             | Fault::SlowDisk { who, .. }
             | Fault::Overload { who, .. }
-            | Fault::Suspect { who }
-            | Fault::Leave { who, .. } => who,
-            Fault::OneWay { from, .. } => from,
-            Fault::Split { .. } | Fault::Storm { .. } | Fault::Policy { .. } => return Some(all),
+            | Fault::Suspect { who } => one(who)?,
+            Fault::Clone { who } => one(who).filter(|one| self.copies_of(one.node()).is_empty())?,
+            Fault::Rate { who, ppm, .. } => one(who).filter(|one| self.place(one.node()).ppm() != ppm)?,
+            Fault::Leave { who, .. } => one(who).filter(|one| self.place(one.node()).leaves.is_none())?,
+            Fault::OneWay { from, to, .. } => {
+                let one = one(from)?;
+                Victims { from_them: to.map_or(Some(one.from_them), |to| Some(1 << self.who(to)?))?, ..one }
+            }
+            Fault::Split { side, bridge, .. } => {
+                let apart = all & !bridge.map_or(0, |bridge| 1 << bridge);
+                let cut = Victims { nodes: side & apart, from_them: apart & !side };
+                return cut.is_apart().then_some(Victims { nodes: all, ..cut });
+            }
+            Fault::Storm { .. } | Fault::Policy { .. } | Fault::Ttl { .. } => Victims { nodes: all, from_them: 0 },
         };
-        let node = self.who(who);
-        self.machine(node).node.is_some().then(|| 1 << node)
+        let does_something = !matches!(fault, Fault::OneWay { .. } | Fault::Isolate { .. }) || victims.is_apart();
+        does_something.then_some(victims)
+    }
+
+    fn place(&self, node: u8) -> &Machine {
+        &self.machines[usize::from(node)]
     }
 
     pub(super) fn everybody(&self) -> u8 {
         ((1_u16 << self.scenario.nodes) - 1) as u8
     }
 
-    fn bring_about(&mut self, number: usize, fault: &Fault, nodes: Option<u8>) {
-        let Some(nodes) = nodes else { return };
-        let node = nodes.trailing_zeros() as u8;
-        let now = self.now;
+    fn bring_about(&mut self, number: usize, fault: &Fault, victims: Victims) {
+        let (node, now) = (victims.node(), self.now);
         match *fault {
             Fault::Crash { down, .. } => {
                 let loud = self.chance.one_in(2);
@@ -131,29 +176,31 @@ impl World<'_> {
             }
             Fault::Clone { .. } => self.copy(node),
             Fault::Rate { ppm, lasts, .. } => {
-                self.machine(node).set_rate(now, ppm);
+                self.machine(node).set_rate(now, number, ppm);
                 self.lasts(number, Done::Rate(node), lasts);
                 self.rewake(node);
             }
             Fault::WallStep { millis, .. } => self.machine(node).step_wall(millis),
             Fault::OneWay { .. } | Fault::Isolate { .. } | Fault::Split { .. } | Fault::Storm { .. } => {
-                self.disturb(number, fault, nodes);
+                self.disturb(number, fault, victims);
             }
             Fault::SlowDisk { lasts, .. } => {
-                self.machine(node).is_disk_stuck = true;
+                self.machine(node).stuck.lay(number, ());
                 self.input(node, Input::Disk(true));
                 self.lasts(number, Done::DiskStuck(node), lasts);
             }
             Fault::Overload { each, lasts, .. } => {
-                self.machine(node).each = each;
+                self.machine(node).slow.lay(number, each);
                 self.lasts(number, Done::Slow(node), lasts);
             }
             Fault::Suspect { .. } => self.suspect(node),
             Fault::Policy { number: policy } => {
-                self.operators.push(Operator { fault: number, number: policy, done: false });
-                self.operate(self.operators.len() - 1);
+                let command = self.script.proposal(usize::from(policy));
+                command.into_iter().for_each(|command| self.engage(number, command));
             }
+            Fault::Ttl { ttl } => self.engage(number, Command::SetTtl { ttl }),
             Fault::Leave { down, .. } => {
+                self.machine(node).leaves = Some(down);
                 self.input(node, Input::Leave);
                 let life = self.machine(node).life;
                 self.plan_after(LEAVE_WITHIN, Happening::Kill(Address { machine: node, life }, down));
@@ -162,21 +209,19 @@ impl World<'_> {
     }
 
     /// The network's faults.
-    fn disturb(&mut self, number: usize, fault: &Fault, nodes: u8) {
-        let all = self.everybody();
+    fn disturb(&mut self, number: usize, fault: &Fault, victims: Victims) {
+        let Victims { nodes, from_them } = victims;
         let lasts = match *fault {
-            Fault::OneWay { to, lasts, .. } => {
-                let to = to.map_or(all & !nodes, |to| 1 << self.who(to));
-                self.network.cut(number, nodes, to);
+            Fault::OneWay { lasts, .. } => {
+                self.network.cut(number, nodes, from_them);
                 lasts
             }
             Fault::Isolate { lasts, .. } => {
-                self.network.cut_apart(number, nodes, all & !nodes);
+                self.network.cut_apart(number, nodes, from_them);
                 lasts
             }
-            Fault::Split { side, bridge, lasts } => {
-                let bridge = bridge.map_or(0, |bridge| 1 << bridge);
-                self.network.cut_apart(number, side & all & !bridge, all & !side & !bridge);
+            Fault::Split { side, lasts, .. } => {
+                self.network.cut_apart(number, side & nodes & !from_them, from_them);
                 lasts
             }
             Fault::Storm { weather, lasts } => {
@@ -193,6 +238,7 @@ impl World<'_> {
             | Fault::Overload { .. }
             | Fault::Suspect { .. }
             | Fault::Policy { .. }
+            | Fault::Ttl { .. }
             | Fault::Leave { .. } => return,
         };
         self.lasts(number, Done::Network, lasts);
@@ -220,17 +266,19 @@ impl World<'_> {
     }
 
     fn copy(&mut self, node: u8) {
-        if !self.copies_of(node).is_empty() {
-            return;
-        }
         let copy = u8::try_from(self.machines.len()).expect("a story has few machines");
         let chance = super::making::Chance::new(self.chance.next());
-        let original = &self.machines[usize::from(node)];
+        let original = self.place(node);
         let Some(running) = &original.node else { return };
         let mut machine = original.copied();
         machine.life = 1;
         machine.node = Some(Box::new(running.copied(copy, chance)));
         self.machines.push(machine);
+        // What ails the original ails the copy, and for as long.
+        for broken in &mut self.broken {
+            let both: Vec<Done> = broken.done.iter().filter_map(|done| done.of_copy(node, copy)).collect();
+            broken.done.extend(both);
+        }
         self.trace(Event::Cloned { node, copy });
         self.input(copy, Input::Wake);
     }
@@ -251,14 +299,16 @@ impl World<'_> {
                     self.resume(machine);
                 }
                 Done::Rate(machine) => {
-                    self.machine(machine).reset_rate(now);
+                    self.machine(machine).lift_rate(now, number);
                     self.rewake(machine);
                 }
                 Done::DiskStuck(machine) => {
-                    self.machine(machine).is_disk_stuck = false;
-                    self.input(machine, Input::Disk(false));
+                    self.machine(machine).stuck.lift(number);
+                    if !self.machine(machine).is_disk_stuck() {
+                        self.input(machine, Input::Disk(false));
+                    }
                 }
-                Done::Slow(machine) => self.machine(machine).each = Span::ZERO,
+                Done::Slow(machine) => self.machine(machine).slow.lift(number),
                 Done::Network => {
                     self.network.mend(number);
                     self.release_held();
@@ -272,58 +322,11 @@ impl World<'_> {
         self.input(machine, Input::Wake);
     }
 
-    pub(super) fn operate(&mut self, operator: usize) {
-        let Operator { number, done, .. } = self.operators[operator];
-        if done {
-            return;
-        }
-        self.plan_after(OPERATE_AGAIN, Happening::Operate(operator));
-        let up: Vec<u8> =
-            (0..self.scenario.nodes).filter(|node| self.machines[usize::from(*node)].node.is_some()).collect();
-        let Some(command) = self.script.proposal(usize::from(number)) else { return };
-        if !up.is_empty() {
-            let machine = *self.chance.pick(&up);
-            self.input(machine, Input::Operate(number, command.into()));
-        }
-    }
-
-    pub(super) fn operated(&mut self, number: u8, done: bool) {
-        let waits = |operator: &&mut Operator| operator.number == number && !operator.done;
-        if let Some(operator) = self.operators.iter_mut().find(waits).filter(|_| done) {
-            operator.done = true;
-            let fault = operator.fault;
-            self.mend(fault);
-        }
-    }
-
-    pub(super) fn is_operating(&self) -> bool {
-        self.operators.iter().any(|operator| !operator.done)
-    }
-
     /// A process has left as planned.
-    pub(super) fn left(&mut self, Address { machine, .. }: Address) {
-        let leaves = |planned: &super::Planned| match planned.fault {
-            Fault::Leave { down, .. } => Some(down),
-            Fault::Crash { .. }
-            | Fault::Stop { .. }
-            | Fault::Freeze { .. }
-            | Fault::Clone { .. }
-            | Fault::Rate { .. }
-            | Fault::WallStep { .. }
-            | Fault::OneWay { .. }
-            | Fault::Isolate { .. }
-            | Fault::Split { .. }
-            | Fault::Storm { .. }
-            | Fault::SlowDisk { .. }
-            | Fault::Overload { .. }
-            | Fault::Suspect { .. }
-            | Fault::Policy { .. } => None,
-        };
-        let mut begun = self.scenario.faults.iter().zip(&self.broken).filter(|(_, broken)| broken.begun);
-        let down = begun.find_map(|(planned, _)| leaves(planned));
+    pub(super) fn left(&mut self, who: Address) {
+        let down = self.machine(who.machine).leaves.take().unwrap_or(Span::ZERO);
         // Not within the process's own turn.
-        let life = self.machine(machine).life;
-        self.plan_after(Span::ZERO, Happening::Kill(Address { machine, life }, down.unwrap_or(Span::ZERO)));
+        self.plan_after(Span::ZERO, Happening::Kill(who, down));
     }
 
     /// Everything is mended for good.

@@ -60,6 +60,8 @@ pub enum FaultKind {
     Policy,
     /// A planned exit.
     Leave,
+    /// An operator changes how long leases last.
+    Ttl,
 }
 
 impl FaultKind {
@@ -89,6 +91,7 @@ impl FaultKind {
         FaultKind::Suspect,
         FaultKind::Policy,
         FaultKind::Leave,
+        FaultKind::Ttl,
     ];
 
     /// Of parts that are not built: named in the grid, never counted.
@@ -128,6 +131,7 @@ impl FaultKind {
             FaultKind::Suspect => "false suspicion",
             FaultKind::Policy => "policy applied",
             FaultKind::Leave => "planned exit",
+            FaultKind::Ttl => "ttl changed",
         }
     }
 }
@@ -172,6 +176,7 @@ impl Fault {
             Fault::Suspect { .. } => see(FaultKind::Suspect),
             Fault::Policy { .. } => see(FaultKind::Policy),
             Fault::Leave { .. } => see(FaultKind::Leave),
+            Fault::Ttl { .. } => see(FaultKind::Ttl),
         }
     }
 
@@ -191,6 +196,7 @@ impl Fault {
             | Fault::Overload { .. }
             | Fault::Suspect { .. }
             | Fault::Policy { .. }
+            | Fault::Ttl { .. }
             | Fault::Leave { .. } => false,
         }
     }

@@ -7,6 +7,7 @@ use limits::{Moment, Span, WallTime};
 use ownership::lease::Holder;
 
 use super::consensus::Disk;
+use super::layers::Layers;
 use super::node::{At, Node};
 use super::packet::{Entry, Input};
 use super::{ClockSpec, Course, FROZEN_PPM};
@@ -23,8 +24,9 @@ pub(crate) struct Machine {
     /// The node that it is, or is a copy of.
     pub(crate) node_number: u8,
     pub(crate) course: Course,
-    ppm: i32,
+    /// How its clock runs where nothing ails it.
     base_ppm: i32,
+    rates: Layers<i32>,
     frozen: u8,
     /// How far the wall clock is from a right one that runs like the boot-time clock.
     wall_nanos: i128,
@@ -39,9 +41,11 @@ pub(crate) struct Machine {
     /// How many faults keep the process from running.
     pub(crate) halted: u8,
     pub(crate) inbox: VecDeque<Input>,
-    pub(crate) is_disk_stuck: bool,
+    pub(crate) stuck: Layers<()>,
     /// How long each thing takes the process, where that matters.
-    pub(crate) each: Span,
+    pub(crate) slow: Layers<Span>,
+    /// Of a process that is asked to leave: how long the node is away.
+    pub(crate) leaves: Option<Span>,
     pub(crate) busy_until: Moment,
     /// Whether something is planned that empties the inbox.
     pub(crate) draining: bool,
@@ -54,8 +58,8 @@ impl Machine {
         Machine {
             node_number: number,
             course: Course::new(spec.boot, spec.ppm),
-            ppm: spec.ppm,
             base_ppm: spec.ppm,
+            rates: Layers::default(),
             frozen: 0,
             wall_nanos: i128::from(spec.wall_ms) * 1_000_000,
             boot: spec.boot,
@@ -65,29 +69,30 @@ impl Machine {
             remains: None,
             died: None,
             halted: 0,
-            is_disk_stuck: false,
+            stuck: Layers::default(),
             inbox: VecDeque::new(),
-            each: Span::ZERO,
+            slow: Layers::default(),
+            leaves: None,
             busy_until: Moment::ZERO,
             draining: false,
             wake: Moment::MAX,
         }
     }
 
-    /// A machine that goes on from where this one is.
+    /// A machine that goes on from where this one is: what keeps this one from running keeps the copy from it too.
     pub(crate) fn copied(&self) -> Machine {
         Machine {
             node_number: self.node_number,
             course: self.course.clone(),
+            rates: self.rates.clone(),
+            slow: self.slow.clone(),
             node: None,
             life: 0,
             disk: Disk::default(),
             remains: None,
             died: None,
-            halted: 0,
-            is_disk_stuck: false,
+            stuck: Layers::default(),
             inbox: VecDeque::new(),
-            each: Span::ZERO,
             busy_until: Moment::ZERO,
             draining: false,
             wake: Moment::MAX,
@@ -111,17 +116,27 @@ impl Machine {
         self.wall_nanos = i128::from(millis) * 1_000_000;
     }
 
-    /// Its clocks run at another rate from now on.
-    pub(crate) fn set_rate(&mut self, real: Moment, ppm: i32) {
-        self.ppm = ppm;
-        if self.frozen == 0 {
-            self.course.change(real, ppm);
-        }
+    /// How its clocks run where they do not stand still.
+    pub(crate) fn ppm(&self) -> i32 {
+        self.rates.top().unwrap_or(self.base_ppm)
     }
 
-    /// Its clocks run as the scenario has them.
-    pub(crate) fn reset_rate(&mut self, real: Moment) {
-        self.set_rate(real, self.base_ppm);
+    /// A fault makes its clocks run at another rate from now on.
+    pub(crate) fn set_rate(&mut self, real: Moment, fault: usize, ppm: i32) {
+        self.rates.lay(fault, ppm);
+        self.follow_rate(real);
+    }
+
+    /// That fault does so no longer.
+    pub(crate) fn lift_rate(&mut self, real: Moment, fault: usize) {
+        self.rates.lift(fault);
+        self.follow_rate(real);
+    }
+
+    fn follow_rate(&mut self, real: Moment) {
+        if self.frozen == 0 {
+            self.course.change(real, self.ppm());
+        }
     }
 
     /// Its clocks stand still.
@@ -136,8 +151,17 @@ impl Machine {
         debug_assert!(self.frozen > 0, "only what was frozen thaws");
         self.frozen = self.frozen.saturating_sub(1);
         if self.frozen == 0 {
-            self.course.change(real, self.ppm);
+            self.course.change(real, self.ppm());
         }
+    }
+
+    /// How long each thing takes the process.
+    pub(crate) fn each(&self) -> Span {
+        self.slow.top().unwrap_or(Span::ZERO)
+    }
+
+    pub(crate) fn is_disk_stuck(&self) -> bool {
+        self.stuck.top().is_some()
     }
 
     /// Whether a process runs that is not standing still.

@@ -6,6 +6,7 @@
 use limits::{Moment, Span};
 
 use super::Weather;
+use super::layers::Layers;
 use super::making::Chance;
 
 /// How long a lost packet of a connection takes longer, at least.
@@ -22,7 +23,7 @@ pub(crate) const KEEPALIVE: Span = Span::from_secs(2);
 pub(crate) struct Network {
     chance: Chance,
     fine: Weather,
-    storms: Vec<(usize, Weather)>,
+    storms: Layers<Weather>,
     cuts: Vec<Cut>,
     /// When the last packet on the stream from one node to another arrives.
     streams: Vec<Moment>,
@@ -69,11 +70,11 @@ pub(crate) enum Way {
 impl Network {
     pub(crate) fn new(fine: Weather, chance: Chance) -> Network {
         let streams = vec![Moment::ZERO; usize::from(u8::MAX) + 1];
-        Network { chance, fine, storms: Vec::new(), cuts: Vec::new(), streams }
+        Network { chance, fine, storms: Layers::default(), cuts: Vec::new(), streams }
     }
 
     pub(crate) fn weather(&self) -> Weather {
-        self.storms.last().map_or(self.fine, |(_, weather)| *weather)
+        self.storms.top().unwrap_or(self.fine)
     }
 
     /// From now on nothing is lost or doubled.
@@ -83,7 +84,7 @@ impl Network {
     }
 
     pub(crate) fn begin_storm(&mut self, fault: usize, weather: Weather) {
-        self.storms.push((fault, weather));
+        self.storms.lay(fault, weather);
     }
 
     /// From now on nothing gets from these nodes (a bit each) to those.
@@ -99,7 +100,7 @@ impl Network {
 
     /// What this fault did is over.
     pub(crate) fn mend(&mut self, fault: usize) {
-        self.storms.retain(|(storm, _)| *storm != fault);
+        self.storms.lift(fault);
         self.cuts.retain(|cut| cut.fault != fault);
     }
 

@@ -101,8 +101,8 @@ pub(crate) enum Input {
     GoOn(Waited),
     /// Gossip says that this node is dead.
     Suspect(u8),
-    /// An operator wants this in the log.
-    Operate(u8, Entry),
+    /// The operator of this number wants this in the log.
+    Operate(usize, Entry),
     /// The process is asked to leave.
     Leave,
     /// The disk is stuck, or is not any more.

@@ -31,6 +31,8 @@ pub enum Phase {
     PolicyChanging,
     /// A planned exit is under way: sealed, and not released.
     Leaving,
+    /// Leases last longer or shorter than they did, and not everybody knows it, or leaders still wait for longer ones.
+    TtlChanging,
 }
 
 impl Phase {
@@ -49,6 +51,7 @@ impl Phase {
         Phase::Opening,
         Phase::PolicyChanging,
         Phase::Leaving,
+        Phase::TtlChanging,
     ];
 
     /// Of parts that are not built: named in the grid, never counted.
@@ -79,6 +82,7 @@ impl Phase {
             Phase::Opening => "opening",
             Phase::PolicyChanging => "policy changing",
             Phase::Leaving => "leaving",
+            Phase::TtlChanging => "ttl changing",
         }
     }
 }

@@ -37,6 +37,7 @@ impl World<'_> {
             Phase::Opening => self.nodes().any(Node::is_opening),
             Phase::PolicyChanging => self.is_operating() || self.policies_differ(),
             Phase::Leaving => self.nodes().any(Node::is_leaving),
+            Phase::TtlChanging => self.is_ttl_changing(),
         }
     }
 
@@ -72,6 +73,14 @@ impl World<'_> {
         revisions.any(|revision| Some(revision) != first)
     }
 
+    /// Whether leaders wait longer than leases last, or somebody does not know yet how long they do.
+    fn is_ttl_changing(&self) -> bool {
+        let Some(cluster) = self.truth.cluster() else { return false };
+        let terms = cluster.terms();
+        terms.waited() != terms.ttl()
+            || (cluster.lease.changed_at > 0 && self.nodes().any(|node| node.ttl() != terms.ttl()))
+    }
+
     /// Whether every partition has an owner that decides and has a lease.
     fn is_owned(&self) -> bool {
         let mut owned: Vec<u16> = Vec::new();
@@ -88,8 +97,8 @@ impl World<'_> {
         owned.len() == usize::from(self.scenario.partitions)
     }
 
-    /// Which node is meant. Where nobody is what is asked for, chance picks one that is up.
-    pub(super) fn who(&mut self, who: Who) -> u8 {
+    /// Which node is meant, if there is such a one and a process runs there.
+    pub(super) fn who(&self, who: Who) -> Option<u8> {
         let found = match who {
             Who::Node(node) => Some(node),
             Who::Leader => self.leader(),
@@ -97,11 +106,7 @@ impl World<'_> {
             Who::Successor => self.takeover.map(|(_, session)| super::script::number_of(session.node)),
             Who::Ingress => self.scenario.asks.get(self.next_ask).map(|ask| ask.node),
         };
-        let nodes = self.scenario.nodes;
-        found.filter(|node| *node < nodes).unwrap_or_else(|| {
-            let up: Vec<u8> = (0..nodes).filter(|node| self.machines[usize::from(*node)].node.is_some()).collect();
-            if up.is_empty() { self.chance.below(u64::from(nodes)) as u8 } else { *self.chance.pick(&up) }
-        })
+        found.filter(|node| *node < self.scenario.nodes && self.machines[usize::from(*node)].node.is_some())
     }
 
     fn leader(&self) -> Option<u8> {

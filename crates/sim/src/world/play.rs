@@ -10,17 +10,18 @@ use limits::{Moment, Span};
 use ownership::SessionId;
 use ownership::ingress::Delivery;
 
-use super::breaking::{Broken, Operator};
+use super::breaking::Broken;
 use super::callers::Caller;
 use super::consensus::Disk;
 use super::machine::Machine;
 use super::making::Chance;
 use super::network::Network;
 use super::node::{Effect, Node, Place};
+use super::operators::Operator;
 use super::packet::{Address, Call, Entry, Input, Packet};
 use super::script::Script;
 use super::trace::{Entry as Traced, Event};
-use super::transport::{Held, To};
+use super::transport::{Connections, Held, To};
 use super::words::words_of;
 use super::{Run, Scenario};
 
@@ -60,6 +61,7 @@ pub(super) struct World<'a> {
     pub(super) network: Network,
     pub(super) held: Vec<Held>,
     pub(super) held_so_far: u64,
+    pub(super) connections: Connections,
     pub(super) chance: Chance,
     pub(super) run: Run,
     /// What the log agreed on, as far as anybody applied it.
@@ -127,6 +129,7 @@ impl<'a> World<'a> {
             network: Network::new(scenario.weather, Chance::of(scenario.seed, NETWORK_STREAM)),
             held: Vec::new(),
             held_so_far: 0,
+            connections: Connections::default(),
             chance: Chance::of(scenario.seed, PLAY_STREAM),
             run: Run { phases: vec![Vec::new(); scenario.faults.len()], ..Run::default() },
             truth: State::new(),
@@ -191,7 +194,7 @@ impl<'a> World<'a> {
                     self.input(machine, Input::Failed(call, delivery));
                 }
             }
-            Happening::Broken(machine, node) => self.input(machine, Input::Broken(node)),
+            Happening::Broken(machine, node) => self.notice_broken(machine, node),
             Happening::Put(ask, nth) => self.put(ask, nth),
             Happening::GiveUp(ask) => self.give_up(ask),
             Happening::Break(fault) => self.begin_fault(fault),
@@ -210,14 +213,6 @@ impl<'a> World<'a> {
 
     pub(super) fn machine(&mut self, machine: u8) -> &mut Machine {
         &mut self.machines[usize::from(machine)]
-    }
-
-    /// The machines that answer under a node's address and on which a process runs or stands still.
-    pub(super) fn behind(&mut self, node: u8) -> Option<u8> {
-        let is_up = |machine: &Machine| machine.node_number == node && machine.node.is_some();
-        let mut up = (0..).zip(&self.machines).filter(|(_, machine)| is_up(machine)).map(|(number, _)| number);
-        let (first, second) = (up.next(), up.next());
-        if second.is_some() && self.chance.one_in(2) { second } else { first }
     }
 
     /// Something comes in at a process. If it stands still or is busy, it waits there.
@@ -293,7 +288,7 @@ impl<'a> World<'a> {
         let place = self.machine(machine);
         let Some(mut node) = place.node.take() else { return };
         let at = place.at(now);
-        place.busy_until = now.saturating_add(place.each);
+        place.busy_until = now.saturating_add(place.each());
         node.handle(input, at);
         self.put_back(machine, node);
     }
@@ -336,7 +331,7 @@ impl<'a> World<'a> {
             Effect::Believes(leadership) => {
                 self.copies_of(who.machine).into_iter().for_each(|copy| self.input(copy, Input::Believe(leadership)));
             }
-            Effect::Operated(number, done) => self.operated(number, done),
+            Effect::Operated(operator, done) => self.operated(operator, done),
             Effect::Left => self.left(who),
             Effect::Trace(event) => self.note(who.machine, event),
             Effect::Extended { session, sent, end } => {
@@ -418,7 +413,7 @@ impl<'a> World<'a> {
         place.life += 1;
         let disk = std::mem::take(&mut place.disk);
         let remains = place.remains.take();
-        let (me, at, stuck) = (place.node_number, place.at(now), place.is_disk_stuck);
+        let (me, at, stuck) = (place.node_number, place.at(now), place.is_disk_stuck());
         let node = Node::start(Place { me, script, disk, remains }, chance, at);
         let mut node = Box::new(node);
         if self.healed {
@@ -439,6 +434,7 @@ impl<'a> World<'a> {
         place.disk = disk.unwrap_or_else(Disk::default);
         place.remains = remains;
         place.died = Some((now, loud));
+        place.leaves = None;
         place.inbox.clear();
         (place.wake, place.busy_until) = (Moment::MAX, Moment::ZERO);
         let number = place.node_number;

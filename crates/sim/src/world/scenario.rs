@@ -20,7 +20,7 @@ pub struct Scenario {
     pub nodes: u8,
     /// How many partitions.
     pub partitions: u16,
-    /// The lengths of time that leases obey.
+    /// The lengths of time that leases obey; the first of them changes with each [`Fault::Ttl`].
     pub terms: Terms,
     /// Each node's clock, by its number.
     pub clocks: Vec<ClockSpec>,
@@ -37,6 +37,29 @@ pub struct Scenario {
     pub heal_at: Moment,
     /// When the story ends. Asks after the healing belong to the liveness phase.
     pub end_at: Moment,
+}
+
+impl Scenario {
+    /// The terms by which whoever judges the story waits: those it begins with, and what leaders wait at most, by the longest
+    /// that leases ever last in it.
+    pub fn longest(&self) -> Terms {
+        longest(self.terms, &self.faults)
+    }
+
+    /// The least that leases ever last in it.
+    pub fn ttl_least(&self) -> Span {
+        ttls(&self.faults).fold(self.terms.ttl(), Span::min)
+    }
+}
+
+/// See [`Scenario::longest`].
+pub(super) fn longest(terms: Terms, faults: &[Planned]) -> Terms {
+    terms.waiting(ttls(faults).fold(terms.ttl(), Span::max))
+}
+
+fn ttls(faults: &[Planned]) -> impl Iterator<Item = Span> {
+    let ttl = |planned: &Planned| if let Fault::Ttl { ttl } = planned.fault { Some(ttl) } else { None };
+    faults.iter().filter_map(ttl)
 }
 
 /// How a node's clock runs, seen from real time.
@@ -217,6 +240,11 @@ pub enum Fault {
     Policy {
         /// Which of the scenario's documents.
         number: u8,
+    },
+    /// An operator changes how long leases last, through some node.
+    Ttl {
+        /// How long; with the scenario's other terms it holds.
+        ttl: Span,
     },
     /// A planned exit: the node seals, releases its session, and starts anew after `down`.
     Leave {

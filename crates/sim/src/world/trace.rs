@@ -157,6 +157,19 @@ pub enum Event {
         /// For which asking.
         asker: Asker,
     },
+    /// An owner was told to take back what it had not decided: it remembers not to, should the question still arrive.
+    Buried {
+        /// Where.
+        node: u8,
+        /// In which partition.
+        partition: PartitionId,
+        /// Under which epoch.
+        epoch: Epoch,
+        /// The question.
+        id: CheckId,
+        /// The owner's clock.
+        clock: Moment,
+    },
     /// An owner booked what was let pass unseen.
     Booked {
         /// Where.
@@ -176,8 +189,8 @@ pub enum Event {
         /// What.
         legs: Vec<LegSeen>,
     },
-    /// An ingress told an owner what became of a question. When it arrives and there is anything to do, [`Event::Undone`] or
-    /// [`Event::Booked`] says so.
+    /// An ingress told an owner what became of a question. When it arrives and there is anything to do, [`Event::Undone`],
+    /// [`Event::Buried`] or [`Event::Booked`] says so.
     Corrected {
         /// Where.
         node: u8,
@@ -251,6 +264,8 @@ pub struct Decided {
     pub asker: Asker,
     /// For the how-manieth time.
     pub attempt: u8,
+    /// By which revision of the policy it was matched.
+    pub revision: u64,
     /// Whether it is a recorded answer.
     pub replayed: bool,
     /// Whether all legs admitted.

@@ -1,15 +1,25 @@
 //! How packets get from one process to another: by the network's weather and cuts, to whichever machine answers under the
 //! address, and back to the very process that called.
+//!
+//! Calls and checks need a connection. One opens with the first packet that arrives, and stands until its caller notices that it
+//! is gone. What is sent while none stands and none can be opened never left, and its sender knows; what is lost on one that
+//! stands may have arrived.
+
+use std::collections::{BTreeMap, BTreeSet};
 
 use limits::{Moment, Span};
 use ownership::ingress::Delivery;
 
+use super::machine::Machine;
 use super::network::{Fate, KEEPALIVE, Way};
 use super::packet::{Address, Call, Input, Packet};
 use super::play::{Happening, World};
 
 /// How long a connection to a machine that says nothing is tried.
 const OPEN_WITHIN: Span = Span::from_millis(500);
+
+/// How long after that no other attempt is made: what is to be sent meanwhile fails at once.
+const OPEN_PAUSE: Span = Span::from_millis(100);
 
 /// For whom a packet is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,6 +39,26 @@ pub(super) struct Held {
     way: Way,
     packet: Packet,
     sent: Moment,
+    /// Whether it waits for a connection, and so has not left.
+    is_opening: bool,
+}
+
+/// Connections, by the machine from which they lead and the node to which they do.
+#[derive(Debug, Default)]
+pub(super) struct Connections {
+    stand: BTreeSet<(u8, u8)>,
+    /// Until when none is opened.
+    pause: BTreeMap<(u8, u8), Moment>,
+}
+
+impl Connections {
+    fn stands(&self, from: u8, to: u8) -> bool {
+        self.stand.contains(&(from, to))
+    }
+
+    fn pauses(&self, from: u8, to: u8, now: Moment) -> bool {
+        !self.stands(from, to) && self.pause.get(&(from, to)).is_some_and(|until| now < *until)
+    }
 }
 
 impl World<'_> {
@@ -72,6 +102,11 @@ impl World<'_> {
 
     fn send(&mut self, from: Address, to: To, way: Way, packet: Packet, sent: Moment) {
         let (here, there) = (self.machines[usize::from(from.machine)].node_number, self.node_of(to));
+        if let (To::Node(node), Way::Stream { .. }) = (to, way)
+            && self.connections.pauses(from.machine, node, self.now)
+        {
+            return self.never_send(from, &packet);
+        }
         match self.network.send(way, here, there, self.now) {
             Fate::Arrives(at, again) => {
                 if let Some(again) = again {
@@ -86,11 +121,22 @@ impl World<'_> {
             Fate::Held => {
                 self.held_so_far += 1;
                 let number = self.held_so_far;
-                self.held.push(Held { number, from, to, way, packet, sent });
-                self.plan_after(KEEPALIVE, Happening::GivenUp(number));
+                let is_opening = matches!(to, To::Node(node) if !self.connections.stands(from.machine, node));
+                self.held.push(Held { number, from, to, way, packet, sent, is_opening });
+                let within = if is_opening { OPEN_WITHIN } else { KEEPALIVE };
+                self.plan_after(within, Happening::GivenUp(number));
             }
             Fate::Lost => self.swallow(&packet),
             Fate::Breaks => self.break_connection(from, to, packet, sent),
+        }
+    }
+
+    /// A packet never left, and its sender hears so.
+    fn never_send(&mut self, from: Address, packet: &Packet) {
+        self.swallow(packet);
+        self.count("packets never sent");
+        if let Some(call) = call_of(packet) {
+            self.plan_after(Span::ZERO, Happening::Fail(from, call, Delivery::NeverSent));
         }
     }
 
@@ -131,17 +177,43 @@ impl World<'_> {
                 }
             }
             To::Node(node) => match self.behind(node) {
-                Some(machine) => self.input(machine, Input::Packet(from, packet)),
+                Some(machine) => {
+                    self.connect(from, node, &packet);
+                    self.input(machine, Input::Packet(from, packet));
+                }
                 None => self.refuse(from, node, &packet, sent),
             },
         }
     }
 
-    /// Nobody is there. A machine whose process died says so; one that is gone altogether says nothing.
+    /// The machines that answer under a node's address and on which a process runs or stands still.
+    pub(super) fn behind(&mut self, node: u8) -> Option<u8> {
+        let is_up = |machine: &Machine| machine.node_number == node && machine.node.is_some();
+        let mut up = (0..).zip(&self.machines).filter(|(_, machine)| is_up(machine)).map(|(number, _)| number);
+        let (first, second) = (up.next(), up.next());
+        if second.is_some() && self.chance.one_in(2) { second } else { first }
+    }
+
+    /// What arrived came on a connection, but for what the log says.
+    fn connect(&mut self, from: Address, node: u8, packet: &Packet) {
+        if !matches!(packet, Packet::Log(_)) && self.machine(from.machine).life == from.life {
+            self.connections.stand.insert((from.machine, node));
+        }
+    }
+
+    /// A machine notices that its connection with a node is gone.
+    pub(super) fn notice_broken(&mut self, machine: u8, node: u8) {
+        self.connections.stand.remove(&(machine, node));
+        self.input(machine, Input::Broken(node));
+    }
+
+    /// Nobody is there. A machine whose process died says so; one that is gone altogether says nothing. On a connection that
+    /// stood when its process died, it may have come before that, as far as its sender knows.
     fn refuse(&mut self, from: Address, node: u8, packet: &Packet, sent: Moment) {
         let Some(call) = call_of(packet) else { return };
         let (died, loud) = self.machine(node).died.unwrap_or((Moment::ZERO, true));
-        let delivery = if sent < died { Delivery::Lost } else { Delivery::NeverSent };
+        let stands = self.connections.stands(from.machine, node);
+        let delivery = if sent < died || stands { Delivery::Lost } else { Delivery::NeverSent };
         let after = match (loud, delivery) {
             (true, _) => self.network.delay(),
             (false, Delivery::Lost) => KEEPALIVE,
@@ -150,8 +222,10 @@ impl World<'_> {
         self.plan_after(after, Happening::Fail(from, call, delivery));
     }
 
-    /// A process died: all that are connected with it notice.
+    /// A process died, and with it its own connections: all that are connected with it notice.
     pub(super) fn break_connections(&mut self, machine: u8, node: u8, loud: bool) {
+        self.connections.stand.retain(|(from, _)| *from != machine);
+        self.connections.pause.retain(|(from, _), _| *from != machine);
         for other in 0..self.machines.len() as u8 {
             let number = self.machine(other).node_number;
             if other == machine {
@@ -177,19 +251,32 @@ impl World<'_> {
         }
     }
 
-    /// A connection was given up with what still waited on it.
+    /// A connection was given up with what still waited on it, or could not be opened for what waits for that.
     pub(super) fn give_up_held(&mut self, number: u64) {
         let Some(place) = self.held.iter().position(|held| held.number == number) else { return };
+        if let Held { from, to: To::Node(node), is_opening: true, .. } = self.held[place] {
+            return self.give_up_opening(from.machine, node);
+        }
         let Held { from, to, packet, .. } = self.held.remove(place);
         self.swallow(&packet);
-        let caller = match to {
-            To::Node(_) => Some(from),
-            To::Process(caller) => Some(caller),
+        let (caller, node) = match to {
+            To::Node(node) => (from, node),
+            To::Process(caller) => (caller, self.machine(from.machine).node_number),
         };
-        let call = call_of(&packet).or(answer_of(&packet));
-        if let (Some(caller), Some(call)) = (caller, call) {
+        self.connections.stand.remove(&(caller.machine, node));
+        if let Some(call) = call_of(&packet).or(answer_of(&packet)) {
             self.plan_after(Span::ZERO, Happening::Fail(caller, call, Delivery::Lost));
         }
+    }
+
+    /// No connection could be opened: all that waits for one fails at once, and so does what comes in a while.
+    fn give_up_opening(&mut self, machine: u8, node: u8) {
+        self.connections.pause.insert((machine, node), self.now.saturating_add(OPEN_PAUSE));
+        let waits = |held: &Held| held.is_opening && held.from.machine == machine && held.to == To::Node(node);
+        let (waiting, held) = std::mem::take(&mut self.held).into_iter().partition(waits);
+        self.held = held;
+        let waiting: Vec<Held> = waiting;
+        waiting.iter().for_each(|held| self.never_send(held.from, &held.packet));
     }
 }
 

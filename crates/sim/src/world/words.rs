@@ -146,6 +146,9 @@ impl Display for Event {
             Event::Undone { node, partition, id, .. } => {
                 write!(f, "{} takes back {} in p{}", Node(*node), Id(*id), partition.0)
             }
+            Event::Buried { node, partition, id, .. } => {
+                write!(f, "{} will not decide {} in p{}", Node(*node), Id(*id), partition.0)
+            }
             Event::Booked { node, partition, id, legs, .. } => {
                 write!(f, "{} books {} in p{}: {}", Node(*node), Id(*id), partition.0, Legs(legs))
             }

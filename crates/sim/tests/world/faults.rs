@@ -193,6 +193,49 @@ fn a_policy_that_is_applied_is_decided_by() {
     assert!(amounts(2_100, 9_000).iter().all(|amount| *amount == 50));
 }
 
+/// How long leases were held from when their renewals were sent, from one moment to another.
+fn held(run: &sim::world::Run, from: u64, to: u64) -> Vec<Span> {
+    let held =
+        |event: &Event| if let Event::Extended { sent, end, .. } = event { Some(end.since(*sent)) } else { None };
+    let all = all(run, held).into_iter();
+    all.filter(|(at, _)| (ms(from)..ms(to)).contains(at)).map(|(_, held)| held).collect()
+}
+
+fn says(words: &'static str) -> impl Fn(&Event) -> bool {
+    move |event| matches!(event, Event::Committed { words: said, .. } if said == words)
+}
+
+#[test]
+fn a_longer_ttl_is_held_and_waited_for_from_its_entry_on() {
+    let mut scenario = quiet();
+    let crash = Fault::Crash { who: N1, down: secs(9) };
+    let planned = |at, fault| Planned { when: When::At(ms(at)), fault };
+    scenario.faults = vec![planned(2_000, Fault::Ttl { ttl: secs(4) }), planned(3_200, crash)];
+    let run = play(&scenario);
+    assert!(within(first(&run, says("leases last 4s from now on")), 2_000, 2_050));
+    assert!(held(&run, 0, 2_000).iter().all(|held| *held == Span::from_millis(2_970)));
+    let later = held(&run, 2_600, 9_000);
+    assert!(!later.is_empty() && later.iter().all(|held| *held == Span::from_millis(3_960)), "{later:?}");
+    assert!(within(first(&run, ends(0, Ending::Expired)), 6_700, 7_900), "a second later than before");
+    assert_eq!(first(&run, says("every longer lease is over")), None);
+}
+
+#[test]
+fn a_shorter_ttl_is_held_at_once_and_waited_for_once_longer_leases_are_over() {
+    let (scenario, run) = broken(Fault::Ttl { ttl: secs(2) });
+    let later = held(&run, 2_600, 9_000);
+    assert!(!later.is_empty() && later.iter().all(|held| *held == Span::from_millis(1_980)), "{later:?}");
+    let settled = first(&run, says("every longer lease is over"));
+    assert!(within(settled, 5_030, 6_200), "{settled:?}");
+    assert_eq!((scenario.longest().waited(), scenario.ttl_least()), (secs(3), secs(2)));
+    let changing = Fault::Crash { who: N1, down: secs(1) };
+    let faults = vec![
+        Planned { when: When::At(ms(2_000)), fault: Fault::Ttl { ttl: secs(2) } },
+        Planned { when: When::In(Phase::TtlChanging, ms(2_000)), fault: changing },
+    ];
+    assert!(play(&Scenario { faults, ..quiet() }).phases[1].contains(&Phase::TtlChanging));
+}
+
 #[test]
 fn a_node_that_leaves_is_taken_over_at_once() {
     let (_, run) = broken(Fault::Leave { who: N1, down: secs(2) });
@@ -211,6 +254,107 @@ fn a_fault_waits_for_its_phase() {
     assert!(run.phases[0].contains(&Phase::Renewing), "{:?}", run.phases);
     scenario.faults[0].when = When::In(Phase::Leaving, ms(2_000));
     assert_eq!(play(&scenario).phases, [vec![]], "nobody leaves");
+}
+
+#[test]
+fn a_fault_waits_until_there_is_somebody_to_befall() {
+    let planned = |at, fault| Planned { when: When::At(ms(at)), fault };
+    let crash = Fault::Crash { who: Who::Successor, down: secs(1) };
+    let nobody = play(&Scenario { faults: vec![planned(2_000, crash.clone())], ..quiet() });
+    assert_eq!(nobody.phases, [vec![]], "nobody took over");
+    let leave = Fault::Leave { who: N1, down: secs(1) };
+    let run = play(&Scenario { faults: vec![planned(2_000, crash), planned(3_000, leave)], ..quiet() });
+    let died = first(&run, |event| matches!(event, Event::Died { node } if *node != 0));
+    assert!(!run.phases[0].is_empty() && within(died, 3_000, 3_050), "{died:?}");
+}
+
+#[test]
+fn a_cut_that_cuts_nothing_and_a_rate_that_changes_nothing_never_begin() {
+    let lasts = secs(1);
+    for fault in [
+        Fault::OneWay { from: N1, to: Some(N1), lasts },
+        Fault::Split { side: 0b111, bridge: None, lasts },
+        Fault::Split { side: 0b001, bridge: Some(0), lasts },
+        Fault::Split { side: 0b110, bridge: Some(0), lasts },
+        Fault::Rate { who: N1, ppm: 0, lasts },
+    ] {
+        let run = play(&Scenario { faults: vec![Planned { when: When::At(ms(2_000)), fault }], ..quiet() });
+        assert_eq!(run.phases, [vec![]]);
+        assert_eq!(first(&run, |event| matches!(event, Event::Broke { .. })), None);
+    }
+}
+
+#[test]
+fn the_end_of_a_fault_undoes_itself_and_no_other() {
+    let planned = |at, fault| Planned { when: When::At(ms(at)), fault };
+    let rate = |ppm, lasts| Fault::Rate { who: N1, ppm, lasts: secs(lasts) };
+    let run =
+        play(&Scenario { faults: vec![planned(2_000, rate(-10_000, 2)), planned(3_000, rate(5_000, 3))], ..quiet() });
+    let shown = |from, to| run.courses[0].reads(ms(to)).since(run.courses[0].reads(ms(from)));
+    assert_eq!(shown(2_000, 3_000), Span::from_millis(990));
+    assert_eq!(shown(3_000, 6_000), Span::from_millis(3_015), "also after the first is over");
+    assert_eq!(shown(6_000, 7_000), secs(1));
+    let slow = |lasts| Fault::Overload { who: N1, each: Span::from_millis(30), lasts: secs(lasts) };
+    let run = play(&Scenario { faults: vec![planned(2_000, slow(3)), planned(2_500, slow(1))], ..quiet() });
+    let late = |told: &&sim::world::trace::Told| {
+        let after = ms(3_600)..ms(5_000);
+        told.node == 0 && after.contains(&told.put) && told.returned.since(told.put) > Span::from_millis(50)
+    };
+    assert!(told(&run).iter().filter(late).count() > 5);
+}
+
+#[test]
+fn a_copy_of_a_frozen_machine_goes_on_when_its_original_does() {
+    let cloned = (0..3).find(|node| *node != first_leader()).unwrap();
+    let who = Who::Node(cloned);
+    let planned = |at, fault| Planned { when: When::At(ms(at)), fault };
+    let freeze = Fault::Freeze { who, lasts: secs(1) };
+    let scenario = Scenario { faults: vec![planned(2_000, freeze), planned(2_500, Fault::Clone { who })], ..quiet() };
+    let run = play(&scenario);
+    let copy = usize::from(scenario.nodes);
+    assert_eq!(run.courses[copy].reads(ms(3_000)), run.courses[copy].reads(ms(2_000)));
+    assert_eq!(run.courses[copy].reads(ms(4_000)).since(run.courses[copy].reads(ms(3_000))), secs(1));
+    assert_eq!(decided(&run, scenario.nodes, 2_000, 3_000).len(), 0);
+    assert!(!decided(&run, scenario.nodes, 3_000, 6_000).is_empty());
+}
+
+#[test]
+fn each_node_that_leaves_is_away_as_long_as_its_own_fault_says() {
+    let planned =
+        |at, node, down| Planned { when: When::At(ms(at)), fault: Fault::Leave { who: Who::Node(node), down } };
+    let faults = vec![planned(2_000, 0, Span::from_millis(100)), planned(4_000, 1, secs(2))];
+    let run = play(&Scenario { faults, ..quiet() });
+    for (node, down) in [(0, Span::from_millis(100)), (1, secs(2))] {
+        let died = first(&run, |event| matches!(event, Event::Died { node: it } if *it == node)).unwrap();
+        let starts = all(&run, |event| matches!(event, Event::Started { node: it, .. } if *it == node).then_some(()));
+        let back = starts.into_iter().map(|(at, ())| at).find(|at| *at > died).unwrap();
+        assert_eq!(back.since(died), down);
+    }
+}
+
+#[test]
+fn a_session_that_was_proposed_before_an_exit_is_released_and_does_not_run_out() {
+    let slow = Weather { delay_min: Span::from_millis(20), delay_max: Span::from_millis(20), ..quiet().weather };
+    let crash = Planned { when: When::At(ms(2_000)), fault: Fault::Crash { who: N1, down: secs(4) } };
+    let mut released = 0;
+    for at in (6_180..6_320).step_by(7) {
+        let leave = Planned { when: When::At(ms(at)), fault: Fault::Leave { who: N1, down: secs(9) } };
+        let faults = vec![crash.clone(), leave];
+        let run = play(&Scenario { faults, weather: slow, heal_at: ms(11_000), end_at: ms(12_000), ..quiet() });
+        let ended = all(&run, |event| ends(0, Ending::Expired)(event).then_some(()));
+        assert_eq!(ended.iter().filter(|(ended, ())| *ended > ms(6_000)).count(), 0, "asked to leave at {at} ms");
+        released += all(&run, |event| ends(0, Ending::Released)(event).then_some(())).len();
+    }
+    assert!(released > 3, "{released} had a session to release");
+}
+
+#[test]
+fn what_is_sent_into_a_cut_that_no_connection_crosses_never_left() {
+    // The first connection breaks with the cut; later ones cannot be opened.
+    let (_, run) = broken(Fault::Isolate { who: N1, lasts: secs(5) });
+    assert!(run.counters.get("packets never sent").is_some_and(|count| *count > 10), "{:?}", run.counters);
+    let (_, brief) = broken(Fault::Isolate { who: N1, lasts: secs(1) });
+    assert_eq!(brief.counters.get("packets never sent"), None, "what stands is not given up at once");
 }
 
 #[test]

@@ -8,7 +8,8 @@ use ring::PartitionId;
 use super::{Reign, Story};
 
 impl Story<'_> {
-    /// How long each owner of a partition could go on beside another, on its own clock.
+    /// How long each owner of a partition that went on beyond what leases assume could do so beside another, on its own
+    /// clock: one whose leases held is allowed nothing.
     pub(in crate::oracles) fn overlaps(&self, partition: PartitionId) -> Vec<Span> {
         let chain = self.chains.get(&partition).map_or(&[][..], |chain| chain);
         let reigns: Vec<&Reign<'_>> = chain.iter().map(|number| &self.reigns[*number]).collect();
@@ -18,7 +19,8 @@ impl Story<'_> {
                 true => Some(reign.began),
                 false => successors.map(|successor| successor.began).min(),
             }?;
-            self.goes_on_after(reign, from)
+            let overlap = self.goes_on_after(reign, from)?;
+            (reign.is_beside() || self.is_beyond(reign.session, from, self.end())).then_some(overlap)
         };
         reigns.iter().filter_map(beside).collect()
     }

@@ -94,7 +94,7 @@ impl Story<'_> {
         });
         let granted_by_an_odd_clock = life.granted.iter().any(|(leader, granted, deadline)| {
             let ends = self.course(*leader).first(*deadline);
-            let matters = *granted <= until && ends.saturating_add(self.scenario.terms.ttl()) >= at;
+            let matters = *granted <= until && ends.saturating_add(self.scenario.longest().waited()) >= at;
             matters && !self.is_steady(*leader, *granted, ends)
         });
         copied || held_by_an_odd_clock || granted_by_an_odd_clock

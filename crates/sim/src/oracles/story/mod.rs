@@ -160,6 +160,7 @@ impl<'a> Story<'a> {
             | Event::Reigned { .. }
             | Event::Decided(_)
             | Event::Undone { .. }
+            | Event::Buried { .. }
             | Event::Booked { .. } => self.take_note_of_reign(place, entry, ruling),
             Event::Told(told) => self.told(told, at),
             Event::Committed { .. }
@@ -194,6 +195,11 @@ impl<'a> Story<'a> {
                 if let Some(&reign) = ruling.get(&(*node, *partition, *epoch)) {
                     let charge = self.reigns[reign].undo(at, *id, *asker);
                     self.off_the_account(reign, charge, at);
+                }
+            }
+            Event::Buried { node, partition, epoch, id, clock } => {
+                if let Some(&reign) = ruling.get(&(*node, *partition, *epoch)) {
+                    self.reigns[reign].buried.insert(*id, *clock);
                 }
             }
             Event::Booked { node, partition, epoch, id, clock, wall, legs, .. } => {

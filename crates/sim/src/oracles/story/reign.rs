@@ -31,6 +31,8 @@ pub(in crate::oracles) struct Reign<'a> {
     pub(in crate::oracles) by_id: BTreeMap<CheckId, usize>,
     /// Ids that were taken back here and not charged here: a copy gives back what its original charged.
     pub(in crate::oracles) given_back: BTreeSet<CheckId>,
+    /// Ids that were cancelled before they were decided, with the owner's reading.
+    pub(in crate::oracles) buried: BTreeMap<CheckId, Moment>,
     /// Ids whose debt was booked, with the moment.
     pub(in crate::oracles) booked: BTreeMap<CheckId, Moment>,
 }
@@ -74,6 +76,7 @@ impl<'a> Reign<'a> {
             charges: Vec::new(),
             by_id: BTreeMap::new(),
             given_back: BTreeSet::new(),
+            buried: BTreeMap::new(),
             booked: BTreeMap::new(),
         }
     }

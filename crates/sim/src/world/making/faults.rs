@@ -48,10 +48,15 @@ const WEIGHTS: &[(u64, FaultKind)] = &[
     (2, FaultKind::Suspect),
     (3, FaultKind::Policy),
     (3, FaultKind::Leave),
+    (3, FaultKind::Ttl),
 ];
 
 /// Every story has so many.
 const FAULTS_MIN: usize = 3;
+
+/// The shortest ttl that is tried, and by how much one is longer at most: each second makes the story longer by two.
+const TTL_LEAST: Span = Span::from_millis(1_400);
+const TTL_MORE: Span = Span::from_millis(2_000);
 
 /// The patterns in which hardly anything else breaks: one node hears nothing, or everybody only half.
 const DEAF: std::ops::RangeInclusive<u64> = 16..=17;
@@ -107,8 +112,14 @@ fn any(scene: &Scene, chance: &mut Chance) -> Fault {
 
 /// The fault in its phase, and before it what brings the phase about.
 fn aimed(aim: Aim, scene: &Scene, chance: &mut Chance) -> Vec<Planned> {
-    let at = chance.moment(scene.from, scene.from.saturating_add(Span::from_millis(1_500)));
+    let mut at = chance.moment(scene.from, scene.from.saturating_add(Span::from_millis(1_500)));
     let mut faults = Vec::new();
+    if aim.kind == FaultKind::CrashSuccessor {
+        // There has to be one.
+        let leaves = Fault::Leave { who: Who::Owner, down: chance.millis(50, 600) };
+        faults.push(Planned { when: When::At(at), fault: leaves });
+        at = at.saturating_add(chance.millis(40, 120));
+    }
     if let Some(bringer) = bringer(aim.phase, scene, chance) {
         faults.push(Planned { when: When::At(at), fault: bringer });
     }
@@ -137,6 +148,7 @@ fn bringer(phase: Phase, scene: &Scene, chance: &mut Chance) -> Option<Fault> {
         },
         Phase::PolicyChanging => Fault::Policy { number: 1 },
         Phase::Leaving => Fault::Leave { who: Who::Owner, down: gone },
+        Phase::TtlChanging => Fault::Ttl { ttl: ttl(scene, chance) },
     })
 }
 
@@ -255,15 +267,17 @@ fn fault(kind: FaultKind, beyond: bool, scene: &Scene, chance: &mut Chance) -> F
         FaultKind::ClockFast => Fault::Rate { who, ppm: ppm(beyond, scene, chance), lasts },
         FaultKind::WallStep => Fault::WallStep { who, millis: wall_step(chance) },
         FaultKind::OneWay => {
-            let to = chance.one_in(2).then(|| self::who(scene, chance));
+            let to = chance.one_in(2).then(|| self::who(scene, chance)).filter(|to| *to != who);
             Fault::OneWay { from: who, to, lasts }
         }
         FaultKind::CutOff => Fault::Isolate { who, lasts },
-        FaultKind::Split => Fault::Split { side: side(scene, chance), bridge: None, lasts },
+        FaultKind::Split => Fault::Split { side: side(scene.nodes, chance), bridge: None, lasts },
         FaultKind::Bridge => {
-            let side = side(scene, chance);
             let bridge = u8::try_from(chance.below(u64::from(scene.nodes))).expect("few nodes");
-            Fault::Split { side, bridge: Some(bridge), lasts }
+            // Some of the others and never all of them: the bridge's own bit is put in between.
+            let others = side(scene.nodes - 1, chance);
+            let below = others & ((1 << bridge) - 1);
+            Fault::Split { side: below | (others & !below) << 1, bridge: Some(bridge), lasts }
         }
         FaultKind::Loss | FaultKind::Doubled | FaultKind::Overtaken => {
             Fault::Storm { weather: storm(kind, chance), lasts }
@@ -272,6 +286,7 @@ fn fault(kind: FaultKind, beyond: bool, scene: &Scene, chance: &mut Chance) -> F
         FaultKind::Overload => Fault::Overload { who, each: chance.millis_of_any_size(1, 60), lasts },
         FaultKind::Suspect => Fault::Suspect { who },
         FaultKind::Policy => Fault::Policy { number: 0 },
+        FaultKind::Ttl => Fault::Ttl { ttl: ttl(scene, chance) },
         FaultKind::Leave => Fault::Leave { who, down: chance.millis_of_any_size(30, 3_000) },
     }
 }
@@ -291,9 +306,18 @@ fn node(scene: &Scene, chance: &mut Chance) -> Who {
 }
 
 /// Some nodes and never all.
-fn side(scene: &Scene, chance: &mut Chance) -> u8 {
-    let all = (1_u64 << scene.nodes) - 1;
+fn side(nodes: u8, chance: &mut Chance) -> u8 {
+    let all = (1_u64 << nodes) - 1;
     u8::try_from(chance.between(1, all - 1)).expect("few nodes")
+}
+
+/// Longer or shorter than it was at first, and so that the terms hold.
+fn ttl(scene: &Scene, chance: &mut Chance) -> Span {
+    let Scene { terms, .. } = scene;
+    let holds = |ttl: &Span| Terms::new(*ttl, terms.renew(), terms.d_max(), terms.rho_per_mille()).is_ok();
+    let shorter = chance.one_in(2).then(|| chance.millis(TTL_LEAST.as_millis_ceil(), terms.ttl().as_millis_ceil()));
+    let drawn = shorter.filter(|ttl| *ttl < terms.ttl() && holds(ttl));
+    drawn.unwrap_or_else(|| terms.ttl().saturating_add(chance.millis(100, TTL_MORE.as_millis_ceil())))
 }
 
 /// Within what leases assume, often exactly there; or beyond it by half to many times.
@@ -315,7 +339,8 @@ fn wall_step(chance: &mut Chance) -> i64 {
 fn storm(kind: FaultKind, chance: &mut Chance) -> Weather {
     let per_mille = |chance: &mut Chance, most| u16::try_from(chance.between(30, most)).expect("at most a thousand");
     let steady = Span::from_micros(chance.between(100, 2_000));
-    let wild = steady.saturating_add(chance.millis_of_any_size(10, 400));
+    // Longer than any answer may be old, and than most callers wait.
+    let wild = steady.saturating_add(chance.millis_of_any_size(10, 1_000));
     Weather {
         delay_min: steady,
         delay_max: if kind == FaultKind::Overtaken || chance.one_in(4) { wild } else { steady },

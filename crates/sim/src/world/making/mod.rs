@@ -46,10 +46,11 @@ impl Scenario {
         let mut chance = Chance::of(seed, stream::CLUSTER);
         let terms = cluster::terms(&mut chance);
         let nodes = cluster::nodes(&mut chance);
-        let (heal_at, end_at) = times(seed, &terms);
+        let heal_at = healed(seed);
         let policies = policies::Policies::drawn(&mut Chance::of(seed, stream::POLICIES));
         let scene = faults::Scene { nodes, terms, from: FAULTS_FROM, heal_at };
         let faults = faults::drawn(seed, &scene, &mut Chance::of(seed, stream::FAULTS));
+        let end_at = ended(heal_at, &super::scenario::longest(terms, &faults));
         let applied = faults.iter().filter(|planned| matches!(planned.fault, Fault::Policy { .. })).count();
         let asked = asks::Scene { nodes, terms, from: ASKS_FROM, heal_at, end_at };
         Scenario {
@@ -68,13 +69,17 @@ impl Scenario {
     }
 }
 
-/// When everything is mended, and when the story ends.
-fn times(seed: u64, terms: &Terms) -> (Moment, Moment) {
+/// When everything is mended.
+fn healed(seed: u64) -> Moment {
     let mut chance = Chance::of(seed, stream::TIMES);
-    let heal_at = Moment::ZERO.saturating_add(chance.millis(8_000, 9_000));
-    let twice = terms.granted().saturating_add(terms.granted());
+    Moment::ZERO.saturating_add(chance.millis(8_000, 9_000))
+}
+
+/// When the story ends, by the longest terms that leases have in it.
+fn ended(heal_at: Moment, longest: &Terms) -> Moment {
+    let twice = longest.granted().saturating_add(longest.granted());
     let end_at = heal_at.saturating_add(twice).saturating_add(LIVELY);
-    (heal_at, end_at.max(Moment::ZERO.saturating_add(STORY_MIN)))
+    end_at.max(Moment::ZERO.saturating_add(STORY_MIN))
 }
 
 #[cfg(test)]
@@ -141,6 +146,40 @@ mod tests {
             for planned in &scenario.faults {
                 let (When::At(from) | When::In(_, from)) = planned.when;
                 assert!(from >= FAULTS_FROM && from < scenario.heal_at, "seed {}: {planned:?}", scenario.seed);
+            }
+        }
+    }
+
+    #[test]
+    fn what_leases_are_made_to_last_holds_and_the_story_is_long_enough_for_it() {
+        let (mut longer, mut shorter) = (0, 0);
+        for scenario in SEEDS.map(Scenario::of) {
+            let terms = scenario.terms;
+            for planned in &scenario.faults {
+                let Fault::Ttl { ttl } = planned.fault else { continue };
+                let changed = Terms::new(ttl, terms.renew(), terms.d_max(), terms.rho_per_mille());
+                assert!(changed.is_ok_and(|changed| scenario.longest().granted() >= changed.granted()));
+                assert!(ttl >= scenario.ttl_least() && ttl != terms.ttl());
+                (longer, shorter) = (longer + u32::from(ttl > terms.ttl()), shorter + u32::from(ttl < terms.ttl()));
+            }
+            let waited = scenario.longest().granted();
+            assert!(scenario.end_at >= scenario.heal_at.saturating_add(waited).saturating_add(waited));
+        }
+        assert!(longer >= 15 && shorter >= 15, "{longer} longer, {shorter} shorter");
+    }
+
+    #[test]
+    fn no_cut_is_drawn_that_cuts_nothing() {
+        for scenario in SEEDS.map(Scenario::of) {
+            let all = (1_u8 << scenario.nodes) - 1;
+            for planned in &scenario.faults {
+                if let Fault::OneWay { from, to, .. } = planned.fault {
+                    assert_ne!(Some(from), to);
+                }
+                if let Fault::Split { side, bridge, .. } = planned.fault {
+                    let apart = all & !bridge.map_or(0, |bridge| 1 << bridge);
+                    assert!(side & apart != 0 && apart & !side != 0, "seed {}: {planned:?}", scenario.seed);
+                }
             }
         }
     }

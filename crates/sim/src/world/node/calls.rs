@@ -55,7 +55,7 @@ pub(super) enum Purpose {
     Open,
     Release,
     Lead(Duty),
-    Operator(u8),
+    Operator(usize),
 }
 
 impl Calls {
@@ -149,12 +149,12 @@ impl Node {
             Purpose::Open => self.opened(&result),
             Purpose::Release => self.released(&result),
             Purpose::Lead(duty) => self.done_by_leader(duty, &result),
-            Purpose::Operator(number) => self.effect(Effect::Operated(number, result.is_ok())),
+            Purpose::Operator(operator) => self.effect(Effect::Operated(operator, result.is_ok())),
         }
     }
 
-    pub(super) fn operate(&mut self, number: u8, command: Entry) {
-        self.propose(Purpose::Operator(number), Command::clone(&command));
+    pub(super) fn operate(&mut self, operator: usize, command: Entry) {
+        self.propose(Purpose::Operator(operator), Command::clone(&command));
     }
 
     /// A call could not be delivered, or its connection broke.

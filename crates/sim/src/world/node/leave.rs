@@ -80,7 +80,7 @@ impl Node {
         let now = self.at.boot;
         let session = match &self.life {
             // What was proposed before the exit was asked for is seen to its end: a session may yet open.
-            Life::Opening { step: Step::Asked, .. } => return false,
+            Life::Opening { step: Step::Asked | Step::Taken, .. } => return false,
             Life::Opening { .. } | Life::Unborn | Life::Over => {
                 self.leave = Leave::Goes(now.saturating_add(SUCCESSORS_WITHIN));
                 return true;

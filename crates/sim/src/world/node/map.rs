@@ -93,7 +93,13 @@ impl Node {
                     };
                     self.reign(partition, appointment.epoch, appointment.session, floor);
                 }
-                None => self.deactivate(partition, assignment.epoch, assignment.owner),
+                None => match self.mine.filter(|_| self.appoints_itself(partition)) {
+                    Some(session) => {
+                        let floor = Floor::FullAsOf { at: self.now(), takeover_index: 0 };
+                        self.reign(partition, assignment.epoch, session, floor);
+                    }
+                    None => self.deactivate(partition, assignment.epoch, assignment.owner),
+                },
             }
         }
         let routes =
@@ -104,6 +110,11 @@ impl Node {
     /// A seeded bug: a process goes on at the epochs of the one before, as if it had its memory.
     fn goes_on_at_an_epoch(&self, session: SessionId) -> bool {
         Bug::RestartKeepsEpoch.is_here() && self.reused == Some(session)
+    }
+
+    /// A seeded bug: the ring is taken for an appointment.
+    fn appoints_itself(&self, partition: PartitionId) -> bool {
+        Bug::ReignsUnappointed.is_here() && u16::from(self.me) == partition.0
     }
 
     fn follow_policies(&mut self, cluster: &Cluster) {

@@ -68,8 +68,8 @@ pub(crate) enum Effect {
     Applied(u64, Option<Entry>),
     /// Whom this node believes to lead has changed.
     Believes(Leadership),
-    /// An operator's command was applied, or not.
-    Operated(u8, bool),
+    /// The command of the operator of this number was applied, or not.
+    Operated(usize, bool),
     /// This process has left, and is to be stopped.
     Left,
     /// For the trace.
@@ -154,7 +154,8 @@ impl Node {
         let Place { me, script, disk, remains } = place;
         let mut chance = chance;
         let reused = remains.filter(|_| Bug::RestartReusesLease.is_here() || Bug::RestartKeepsEpoch.is_here());
-        let nonce = reused.as_ref().map_or_else(|| chance.next(), |holder| holder.session().nonce);
+        let own = chance.next();
+        let nonce = reused.as_ref().map_or(own, |holder| holder.session().nonce);
         let none = LeaseBound {
             session: SessionId { node: id_of(me), nonce, counter: 0 },
             end: Moment::ZERO,
@@ -189,7 +190,7 @@ impl Node {
             calm: false,
             out: Effects::default(),
         };
-        node.trace(Event::Started { node: me, nonce });
+        node.trace(Event::Started { node: me, nonce: own });
         node.be_born(reused);
         node.go_on();
         node
@@ -220,7 +221,7 @@ impl Node {
             Input::Put(put) => self.put(put),
             Input::GoOn(waited) => self.waited(waited),
             Input::Suspect(node) => self.suspect(node),
-            Input::Operate(number, command) => self.operate(number, command),
+            Input::Operate(operator, command) => self.operate(operator, command),
             Input::Leave => self.begin_to_leave(),
             Input::Disk(stuck) => self.log.handle_disk(stuck, at.boot),
             Input::Follow(index, entry) => self.log.follow(index, entry),
@@ -293,6 +294,11 @@ impl Node {
 
     fn now_at(&self, moment: Moment) -> Now {
         Now { moment, wall: self.time.now(moment) }
+    }
+
+    /// How long leases last, as far as this process knows.
+    pub(crate) fn ttl(&self) -> Span {
+        self.terms.ttl()
     }
 
     fn cluster(&self) -> Option<&Cluster> {

@@ -184,6 +184,7 @@ impl Node {
             id: check.id,
             asker: check.asker,
             attempt: check.attempt,
+            revision: check.revision,
             replayed: verdict.replayed,
             allowed: verdict.allowed,
             recovering: verdict.recovering,
@@ -217,6 +218,8 @@ impl Node {
                 Cancelled::Undone => self.trace(Event::Undone { node, partition, epoch, id, asker }),
                 Cancelled::Tombstone => {
                     self.owner.tombstones.insert((partition, id));
+                    let clock = self.owner.gates[usize::from(partition.0)].last().moment;
+                    self.trace(Event::Buried { node, partition, epoch, id, clock });
                     self.effect(Effect::Count("cancels before their check"));
                 }
                 Cancelled::Settled | Cancelled::Stands | Cancelled::NotOwner => {}

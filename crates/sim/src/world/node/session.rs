@@ -115,8 +115,10 @@ impl Node {
             return true;
         }
         match step {
+            // What was proposed is seen to its end, also by a process that leaves.
             Step::Asked => false,
-            _ if self.exit != Exit::None => {
+            Step::Taken if !self.has_ended(session) => false,
+            Step::Taken | Step::Rests(_) if self.exit != Exit::None => {
                 self.life = Life::Over;
                 true
             }
@@ -127,11 +129,10 @@ impl Node {
                 true
             }
             Step::Rests(_) => false,
-            Step::Taken if self.has_ended(session) => {
+            Step::Taken => {
                 self.open(session);
                 true
             }
-            Step::Taken => false,
         }
     }
 
