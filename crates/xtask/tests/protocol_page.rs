@@ -105,7 +105,7 @@ fn every_judge_mistake_kind_and_scenario_that_the_page_names_is_there() {
         names.iter().filter(|name| !there(name)).cloned().collect()
     };
     let none: Vec<String> = Vec::new();
-    assert_eq!(lacks(&named.judges, &|name| judges.contains(&format!("(\"{name}\", "))), none, "judges");
+    assert_eq!(lacks(&named.judges, &|name| judges.contains(&format!("name: \"{name}\","))), none, "judges");
     assert_eq!(lacks(&named.bugs, &|name| defines(&bugs, name)), none, "seeded mistakes");
     assert_eq!(lacks(&named.kinds, &|name| defines(&kinds, name)), none, "kinds of faults");
     assert_eq!(lacks(&named.scenarios, &|name| scenarios.contains(&format!("name: \"{name}\""))), none, "scenarios");
@@ -127,7 +127,7 @@ fn every_judge_mistake_and_kind_that_exists_is_named_on_the_page() {
         .unwrap()
         .1
         .lines()
-        .filter_map(|line| line.trim().strip_prefix("(\"")?.split_once('"').map(|(name, _)| name.to_owned()))
+        .filter_map(|line| Some(line.split_once("name: \"")?.1.split_once('"')?.0.to_owned()))
         .collect();
     let missing = |all: Vec<String>, on_page: &[String]| -> Vec<String> {
         assert!(all.len() >= 12, "read wrongly: {all:?}");
