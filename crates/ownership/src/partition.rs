@@ -10,7 +10,7 @@ use limits::{Book, Decided, Hold, HoldId, Leg, Moment, Now, Settled, Span, Table
 use smallvec::SmallVec;
 
 use crate::bug::Bug;
-use crate::check::{Answer, Asker, Check, CheckId, CheckLeg, Unknown};
+use crate::check::{Answer, Asker, Check, CheckId, CheckLeg, Unknown, Verdict};
 use crate::floor::Floor;
 use crate::partition::acts::resolve;
 use crate::partition::certain::Returnable;
@@ -315,19 +315,13 @@ impl Partition {
         }
         match self.records.recall(check, now.moment) {
             Recall::Unasked => self.act_and_keep(check, book, now, scratch),
-            Recall::Outdated => {
-                self.records.give_way(check.id, now.moment);
-                self.act_and_keep(check, book, now, scratch)
-            }
-            Recall::Decided(verdict) if self.is_over(check, &verdict, now) => {
-                // Told again, it would be believed to be held. Whoever asks afresh takes up the id for a new question; an
-                // attempt that comes late is the old one.
-                if check.attempt > 1 {
-                    return Answer::Unknown(Unknown::Record);
-                }
-                self.records.give_way(check.id, now.moment);
-                self.act_and_keep(check, book, now, scratch)
-            }
+            Recall::Outdated => self.act_anew(check, book, now, scratch),
+            // Told again, it would be believed to be held. Whoever asks afresh takes up the id for a new question; an attempt
+            // that comes late is the old one.
+            Recall::Decided(verdict) if self.is_over(check, &verdict, now) => match check.attempt {
+                ..=1 => self.act_anew(check, book, now, scratch),
+                2.. => Answer::Unknown(Unknown::Record),
+            },
             Recall::Decided(verdict) => Answer::Decided(self.told_again(check, verdict, now)),
             Recall::Over | Recall::Lost => Answer::Unknown(Unknown::Record),
             Recall::OtherQuestion => Answer::IdReused,
@@ -336,22 +330,34 @@ impl Partition {
 
     fn act_and_keep(&mut self, check: &Check, book: &impl Book, now: Now, scratch: &mut Scratch) -> Answer {
         match self.carry_out(check, book, now, scratch) {
+            Ok(verdict) => self.keep(check, verdict, now, scratch),
+            Err(why) => why.into(),
+        }
+    }
+
+    /// Decides what was decided before, and remembers it instead. Without a verdict what was known stays known.
+    fn act_anew(&mut self, check: &Check, book: &impl Book, now: Now, scratch: &mut Scratch) -> Answer {
+        match self.carry_out(check, book, now, scratch) {
             Ok(verdict) => {
-                let charges = &scratch.decided.charges;
-                if !Bug::NoRecord.is_here() {
-                    self.records.keep(check, &verdict, charges, now.moment);
-                }
-                if !charges.is_empty() {
-                    self.note_charged(check, now.moment);
-                }
-                let charges = &scratch.decided.charges;
-                if check.indexed && check.act.is_refundable() && !charges.is_empty() {
-                    self.refunds.put(check.id, charges.clone(), now.moment);
-                }
-                Answer::Decided(verdict)
+                self.records.give_way(check.id, now.moment);
+                self.keep(check, verdict, now, scratch)
             }
             Err(why) => why.into(),
         }
+    }
+
+    fn keep(&mut self, check: &Check, verdict: Verdict, now: Now, scratch: &Scratch) -> Answer {
+        let charges = &scratch.decided.charges;
+        if !Bug::NoRecord.is_here() {
+            self.records.keep(check, &verdict, charges, now.moment);
+        }
+        if !charges.is_empty() {
+            self.note_charged(check, now.moment);
+        }
+        if check.indexed && check.act.is_refundable() && !charges.is_empty() {
+            self.refunds.put(check.id, charges.clone(), now.moment);
+        }
+        Answer::Decided(verdict)
     }
 
     /// Takes back what a record charged, and tells how many units came back where the most did. A reserve is settled at

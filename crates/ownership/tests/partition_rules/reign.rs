@@ -208,6 +208,9 @@ fn what_an_earlier_revision_denied_is_decided_anew_and_told_again_under_the_same
     let asked = Check { revision: 7, ..first(1).spending(1, 1).named_by_its_caller() };
     assert!(!desk.decide(&mut partition, &asked, at_millis(1)).allowed);
     assert!(desk.decide(&mut partition, &asked, at_millis(2)).replayed);
+    let ahead = Check { revision: 8, attempt: 2, ..asked.clone() };
+    assert_eq!(desk.ask(&mut partition, &ahead, at_millis(2)), Answer::Unknown(Unknown::Policy));
+    assert!(desk.decide(&mut partition, &asked, at_millis(2)).replayed, "what is not decided anew stays known");
     let opened = Desk::with(bucket(10), 10, secs(1), Basis::Lo).at_revision(8);
     let matched_anew = Check { revision: 8, attempt: 2, ..asked.clone() };
     let verdict = opened.decide(&mut partition, &matched_anew, at_millis(3));

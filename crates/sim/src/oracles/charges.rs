@@ -183,6 +183,9 @@ fn excuse(
     if settling.acted.range(before).any(|(_, acted)| acted.iter().any(|(_, at)| *at <= charge.at)) {
         return Some("units charged by an attempt that came in a later reign than its answer");
     }
+    if was_forgotten(reign, charge) {
+        return Some("units charged by an attempt that came when the record of its answer was over");
+    }
     // An ingress let it pass, and its caller had given up, or been told by another one.
     let acted = settling.acted.get(&(id, partition, epoch)).map_or(&[][..], |acted| acted);
     let puts = |told: &Told, node: u8| asked(story, told).filter(|asked| *asked == node).count();
@@ -204,6 +207,14 @@ fn excuse(
         return Some("units charged whose ingress died");
     }
     None
+}
+
+/// Whether this owner had decided the question before, so long ago that nothing is remembered of it: an attempt that lay in
+/// the queue of an owner with too much to do until then is a new question.
+fn was_forgotten(reign: &Reign<'_>, charge: &Charge<'_>) -> bool {
+    let (id, now) = (charge.decided.id, charge.decided.clock);
+    let before = reign.decisions.iter().take_while(|(_, at, _)| *at < charge.at);
+    before.into_iter().any(|(_, _, decided)| decided.id == id && now.since(decided.clock) >= RECORD_HORIZON)
 }
 
 /// When an ingress has settled what was charged for it at a moment: one that stands still does nothing meanwhile, and may die
@@ -324,6 +335,21 @@ mod tests {
         let counted = charged_elsewhere(1, 2).expect("row 24");
         assert_eq!(counted.counted("units charged by an attempt that came in a later reign than its answer"), 2);
         assert!(charged_elsewhere(3, 2).is_err(), "an owner that is over charges nothing for a later one");
+    }
+
+    #[test]
+    fn an_attempt_that_comes_when_its_record_is_over_is_a_new_question() {
+        for (millis, kept) in [(2_200, true), (2_199, false)] {
+            let mut telling = Telling::new();
+            telling.at(100).reign(0, 1);
+            let refused = telling.at(200).ask(0, 1, 2, false);
+            let late = telling.at(millis).decide(0, 1, 2, true);
+            let Some(Event::Decided(decided)) = telling.trace.last_mut().map(|entry| &mut entry.event) else {
+                panic!()
+            };
+            *decided = Decided { id: refused.id, ..late };
+            assert_eq!(until_the_end(&mut telling).is_ok(), kept, "{millis}");
+        }
     }
 
     #[test]

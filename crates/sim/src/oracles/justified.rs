@@ -153,6 +153,11 @@ fn is_right(
         findings.count("denials by what a takeover left", 1);
         return Ok(());
     }
+    // Debts that were booked make a key known, on the floor; what is on it then is told as used.
+    if floor.is_some() && ledger.has_debts() {
+        findings.count("denials by what a takeover left, where a debt was booked", 1);
+        return Ok(());
+    }
     // A copy shares its records with its original, and neither hears all that the other is told (row 17).
     if reign.is_beside() {
         findings.count("denials by a copy, unexplained", 1);
@@ -349,6 +354,10 @@ impl Ledger {
         }
     }
 
+    fn has_debts(&self) -> bool {
+        self.entries.iter().any(|entry| entry.charge.is_none())
+    }
+
     fn within(&self, touch: &Touch, span: Span) -> u64 {
         let counts = |entry: &&Entry| touch.clock.since(entry.clock) < span;
         self.entries.iter().rev().take_while(counts).map(|entry| entry.cost).sum()
@@ -359,7 +368,7 @@ impl Ledger {
 mod tests {
     use super::super::telling::{Telling, shape};
     use super::*;
-    use crate::world::trace::{Decision, Event};
+    use crate::world::trace::{Decided, Decision, Event};
 
     fn refused(telling: &mut Telling, millis: u64, node: u8, epoch: u64, recovering: bool) {
         let decided = telling.at(millis).decide(node, epoch, 1, false);
@@ -446,6 +455,22 @@ mod tests {
             refused(&mut telling, 1_401, 1, 2, false);
             let judged = telling.judged(judge);
             assert_eq!(judged.is_ok(), kept, "{spent_at:?}: {judged:?}");
+        }
+    }
+
+    #[test]
+    fn a_takeover_may_be_told_as_use_where_a_debt_was_booked_since() {
+        for (booked, kept) in [(true, true), (false, false)] {
+            let mut telling = owner_of(LOG);
+            telling.at(300).reign(1, 2);
+            let owed = telling.at(310).decide(1, 2, 1, true);
+            telling.trace.pop();
+            if booked {
+                let Decided { partition, epoch, id, asker, clock, wall, legs, .. } = owed;
+                telling.tell(Event::Booked { node: 1, partition, epoch, id, asker, clock, wall, legs });
+            }
+            refused(&mut telling, 320, 1, 2, false);
+            assert_eq!(telling.judged(judge).is_ok(), kept, "{booked}");
         }
     }
 
