@@ -85,7 +85,7 @@ pub struct LeaseTerms {
     pub ttl: Span,
     /// How often it asks.
     pub renew: Span,
-    /// By how much two nodes' clocks may differ in rate, in parts per thousand.
+    /// By how much two nodes' clocks may differ in rate, in parts per thousand; at least 1, since no two run alike.
     pub rho_per_mille: u16,
     /// After how long an attempt's answer is no longer taken.
     pub d_max: Span,
@@ -133,8 +133,10 @@ pub enum GenesisError {
         /// The format.
         format: u16,
     },
-    /// A time of zero, or a lease that would not outlive the loss of a leader.
-    #[error("lease.ttl must be longer than failover ({FAILOVER}) + renew + d_max + 2 rho ttl, and no time may be zero")]
+    /// A time or a tolerance of zero, or a lease that would not outlive the loss of a leader.
+    #[error(
+        "lease.ttl must be longer than failover ({FAILOVER}) + renew + d_max + 2 rho ttl, and neither a time nor rho may be zero"
+    )]
     Lease,
 }
 
@@ -164,7 +166,8 @@ impl Genesis {
         if !known {
             return Err(GenesisError::Unknown { format: self.format });
         }
-        let zero = [self.lease.ttl, self.lease.renew, self.lease.d_max].contains(&Span::ZERO);
+        let LeaseTerms { ttl, renew, d_max, rho_per_mille } = self.lease;
+        let zero = [ttl, renew, d_max].contains(&Span::ZERO) || rho_per_mille == 0;
         if zero || self.lease.terms().is_err() { Err(GenesisError::Lease) } else { Ok(()) }
     }
 }
@@ -228,6 +231,7 @@ mod tests {
         assert_eq!(wrong(|g| g.hashes.routing = 2), Err(GenesisError::Unknown { format: 1 }));
         assert_eq!(wrong(|g| g.lease.d_max = Span::ZERO), Err(GenesisError::Lease));
         assert_eq!(wrong(|g| g.lease.rho_per_mille = 500), Err(GenesisError::Lease));
+        assert_eq!(wrong(|g| g.lease.rho_per_mille = 0), Err(GenesisError::Lease));
     }
 
     #[test]

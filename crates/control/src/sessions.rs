@@ -101,6 +101,12 @@ impl Sessions {
         lenders
     }
 
+    /// The [`lenders`](Sessions::lenders), if all of them are known: `None` once one was forgotten, since nobody can know any
+    /// more by what such a node divides.
+    pub fn lenders_known(&self) -> Option<BTreeSet<NodeId>> {
+        (self.forgotten_lenders == 0).then(|| self.lenders())
+    }
+
     /// How many sessions may lend from emergency shares: those that live, and the last ones of [`Sessions::lenders`].
     pub fn lending(&self) -> u32 {
         let ended = self.lenders().len() as u32;

@@ -17,10 +17,17 @@ impl Node {
     /// Waits until `revision` of a domain's policy binds everywhere; false when that is not known after [`BINDING_WITHIN`].
     pub async fn until_binding(&self, domain: &str, revision: u64) -> bool {
         let bound = tokio::time::timeout(BINDING_WITHIN, self.bound(domain, revision)).await.is_ok();
-        if bound {
+        if bound && self.is_news(domain, revision) {
             self.tell(Event::PolicyBinding { domain: domain.to_owned(), revision });
         }
         bound
+    }
+
+    /// Whether nobody waited here before for that revision, or for a later one, until it bound.
+    fn is_news(&self, domain: &str, revision: u64) -> bool {
+        let mut told = self.told_binding.lock();
+        let newest = told.entry(domain.to_owned()).or_default();
+        std::mem::replace(newest, revision.max(*newest)) < revision
     }
 
     async fn bound(&self, domain: &str, revision: u64) {

@@ -62,14 +62,16 @@ impl ClockSource {
         ClockSource { name: visible.collect(), trust: if weak { ClockTrust::Weak } else { ClockTrust::Trusted } }
     }
 
-    /// Tells the log, once, when the node starts.
+    /// Tells the log, once, when the node starts, by the names that `/v1/cluster` has.
     pub fn tell(&self) {
         let (source, trust) = (self.name.as_str(), self.trust.as_str());
         match self.trust {
-            ClockTrust::Trusted => tracing::info!(source, trust, "the boot-time clock of this machine"),
+            ClockTrust::Trusted => {
+                tracing::info!(clock.source = source, clock.trust = trust, "the boot-time clock of this machine");
+            }
             ClockTrust::Weak => tracing::warn!(
-                source,
-                trust,
+                clock.source = source,
+                clock.trust = trust,
                 "the boot-time clock of this machine may not show a pause of the machine: \
                  after one, this node may for a moment decide under a lease that is over"
             ),

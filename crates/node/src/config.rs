@@ -79,8 +79,14 @@ pub struct Founding {
 }
 
 impl Founding {
-    /// Everything in which this node was given something else than its cluster goes by. A ttl that the cluster was founded
-    /// with is no mistake in a file that was written then, although another was set since.
+    /// Whether this node was given another ttl than the cluster was founded with: only whoever has caught up with the log
+    /// knows whether that is a mistake.
+    pub fn names_another_ttl(&self, genesis: &Genesis) -> bool {
+        self.given.ttl && self.terms.ttl() != genesis.lease.ttl
+    }
+
+    /// Everything in which this node was given something else than its cluster goes by; `ttl` is the one in force. A ttl
+    /// that the cluster was founded with is no mistake in a file that was written then, although another was set since.
     pub fn differences(&self, genesis: &Genesis, ttl: Span) -> Vec<Difference> {
         let lease = &genesis.lease;
         let here = &self.terms;
@@ -92,7 +98,7 @@ impl Founding {
         let settings: [(bool, &'static str, String, String); 7] = [
             (true, "cluster.name", self.name.clone(), genesis.name.clone()),
             (true, "cluster.founders", sorted(&self.founders), sorted(&genesis.founders)),
-            (self.given.ttl && here.ttl() != lease.ttl, "lease.ttl", here.ttl().to_string(), ttl.to_string()),
+            (self.names_another_ttl(genesis), "lease.ttl", here.ttl().to_string(), ttl.to_string()),
             (self.given.renew, "lease.renew", here.renew().to_string(), lease.renew.to_string()),
             (self.given.rho, "lease.rho", per_mille(here.rho_per_mille()), per_mille(lease.rho_per_mille)),
             (self.given.d_max, "lease.d_max", here.d_max().to_string(), lease.d_max.to_string()),

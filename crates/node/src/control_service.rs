@@ -6,6 +6,7 @@ use std::sync::Arc;
 use control::NodeSpec;
 use tonic::{Request, Response, Status};
 use wire::peer as proto;
+use wire::peer::committed_reply::Reply as Committed;
 use wire::peer::control_server::Control;
 use wire::peer::followed_reply::Reply as Followed;
 use wire::peer::join_reply::Reply as Joined;
@@ -14,7 +15,7 @@ use wire::peer::renewals_reply::Reply as Renewals;
 
 use crate::desk::Desk;
 use crate::founding::Founder;
-use crate::raft::{MembersError, Peer, ProposeError, RaftNode};
+use crate::raft::{ConfirmError, MembersError, Peer, ProposeError, RaftNode};
 use crate::top;
 use crate::views::Views;
 
@@ -87,6 +88,18 @@ impl Control for ControlService {
             None => Followed::NotLeader(hint_of(self.raft.watch().borrow().leader_peer().cloned())),
         };
         Ok(Response::new(proto::FollowedReply { reply: Some(reply) }))
+    }
+
+    async fn committed(&self, _: Request<proto::CommittedRequest>) -> Result<Response<proto::CommittedReply>, Status> {
+        let reply = match self.raft.confirm_leadership().await {
+            Ok(confirmed) => Committed::Index(confirmed.index),
+            Err(ConfirmError::NotLeader { leader }) => Committed::NotLeader(hint_of(leader)),
+            // It may lead, and cannot say so: asking again is right.
+            Err(ConfirmError::NoQuorum | ConfirmError::Busy | ConfirmError::Stopped(_)) => {
+                Committed::NotLeader(hint_of(None))
+            }
+        };
+        Ok(Response::new(proto::CommittedReply { reply: Some(reply) }))
     }
 
     async fn top(&self, request: Request<proto::TopRequest>) -> Result<Response<proto::TopReply>, Status> {

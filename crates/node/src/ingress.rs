@@ -16,7 +16,7 @@ use futures_util::future::join_all;
 use futures_util::stream::FuturesUnordered;
 use limits::{FingerprintKey, Moment, Span};
 use ownership::Emergency;
-use ownership::ingress::{Asking, Delivery, Denials, Outcome, Patience, Step, WhyFailed};
+use ownership::ingress::{Asking, Delivery, Outcome, Patience, Step, WhyFailed};
 use ownership::{Answer, Check, Epoch, Owner as Appointed, Route, Unknown};
 use parking_lot::Mutex;
 use ring::{NodeId, PartitionCount, RoutingSeed};
@@ -24,6 +24,7 @@ use wire::forward::Forwarded;
 
 use crate::clock;
 use crate::decision::{Checked, Concluded, Question, Source};
+use crate::ingress::denials::Remembered;
 use crate::ingress::plan::{Group, Made, Plan};
 use crate::ingress::unanswered::Unanswered;
 use crate::owner::{Owner, Reading};
@@ -55,7 +56,7 @@ pub struct Ingress {
     emergency: Mutex<Option<Emergency>>,
     /// Whether this node has said, or is about to, that it lends nothing any more.
     gave_up_lending: AtomicBool,
-    denials: Mutex<Denials>,
+    denials: Remembered,
     cancelled: AtomicU64,
     unanswered: Unanswered,
 }
@@ -109,7 +110,7 @@ impl Ingress {
             made: Made::new(nonce),
             emergency: Mutex::new(None),
             gave_up_lending: AtomicBool::new(false),
-            denials: Mutex::new(Denials::new()),
+            denials: Remembered::default(),
             cancelled: AtomicU64::new(0),
             unanswered: Unanswered::default(),
         }
@@ -155,7 +156,7 @@ impl Ingress {
 
     /// Denials that are remembered here.
     pub fn denials(&self) -> usize {
-        self.denials.lock().len()
+        self.denials.len()
     }
 
     /// Decides these questions, each for itself, and returns when the last is decided.

@@ -1,10 +1,10 @@
 //! A running node, as front doors and operators see it: it decides checks, tells what it knows of the cluster, and stops.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use control::{Event, VersionRange};
 use limits::{Moment, Span, WallTime};
-use ownership::ingress::Standing as Circuit;
 use parking_lot::Mutex;
 use ring::NodeId;
 use tokio::sync::watch;
@@ -59,6 +59,8 @@ pub struct Node {
     pub(crate) exit: watch::Sender<Exit>,
     /// What came of leaving, once it is known.
     pub(crate) left: tokio::sync::Mutex<Option<Left>>,
+    /// The last revision of each domain that was told to bind; no more domains than have a policy.
+    pub(crate) told_binding: Mutex<BTreeMap<String, u64>>,
     /// Everything the node does on its own account; it ends with the node.
     tasks: Mutex<JoinSet<()>>,
 }
@@ -161,6 +163,7 @@ impl Node {
             phase: parts.phase,
             exit: parts.exit,
             left: tokio::sync::Mutex::new(None),
+            told_binding: Mutex::default(),
             tasks: Mutex::new(parts.tasks),
         }
     }
@@ -336,8 +339,7 @@ impl Node {
 
     /// Every peer by name: whether it is left alone because it is silent or out of reach, and how often it began to be.
     pub fn circuits(&self) -> Vec<(String, bool, u64)> {
-        let told = |(name, standing, opened)| (name, standing != Circuit::Closed, opened);
-        self.links.circuits().into_iter().map(told).collect()
+        self.links.circuits()
     }
 
     /// Denials that this node may repeat without asking their owners.

@@ -6,11 +6,12 @@ use control::{Applied, Command, Refusal};
 use ownership::SessionId;
 use parking_lot::Mutex;
 use tonic::transport::Channel;
+use wire::peer::committed_reply::Reply as Committed;
 use wire::peer::control_client::ControlClient;
 use wire::peer::followed_reply::Reply as Followed;
 use wire::peer::propose_reply::Reply as Proposed;
 use wire::peer::renewals_reply::Reply as Renewals;
-use wire::peer::{FollowedRequest, ProposeReply, ProposeRequest, RenewalsRequest};
+use wire::peer::{CommittedRequest, FollowedRequest, ProposeReply, ProposeRequest, RenewalsRequest};
 
 use crate::desk::Desk;
 use crate::raft::{Dial, Peer, ProposeError, RaftNode};
@@ -119,6 +120,36 @@ impl Proposer {
         match reply.into_inner().reply? {
             Followed::Applied(index) => Some(index),
             Followed::NotLeader(_) => None,
+        }
+    }
+
+    /// Returns once this node has applied everything that was committed when this was called, however long that takes.
+    pub async fn caught_up(&self) {
+        let index = loop {
+            match self.committed().await {
+                Some(index) => break index,
+                None => tokio::time::sleep(LOOK_AGAIN).await,
+            }
+        };
+        // An error means that consensus has stopped here: nothing will be applied any more.
+        if self.raft.watch().wait_for(|standing| standing.last_applied >= Some(index)).await.is_err() {
+            std::future::pending().await
+        }
+    }
+
+    /// The log index up to which everything was committed when this was called, as a leader says that was confirmed since;
+    /// `None` when nobody can say.
+    async fn committed(&self) -> Option<u64> {
+        let leader = self.leader()?;
+        if leader.id == self.raft.id() {
+            return self.raft.confirm_leadership().await.ok().map(|confirmed| confirmed.index);
+        }
+        let mut client = ControlClient::new(self.channel_to(&leader)?);
+        let asked = client.committed(CommittedRequest {});
+        let reply = tokio::time::timeout(PROPOSE_WITHIN, asked).await.ok()?.ok()?;
+        match reply.into_inner().reply? {
+            Committed::Index(index) => Some(index),
+            Committed::NotLeader(_) => None,
         }
     }
 

@@ -300,14 +300,18 @@ async fn serve_peers(incoming: Incoming, raft: RaftServer<RaftService>, peers: P
     }
 }
 
-/// Lives once the cluster is founded, if this node was told the same as it goes by, and no longer than consensus runs here: a node that hears no more who was appointed
-/// decides nothing from then on.
+/// Lives once the cluster is founded, if this node was told the same as it goes by, and no longer than consensus runs here:
+/// a node that hears no more who was appointed decides nothing from then on.
 async fn live(life: Life, founding: Founding, raft: RaftNode) {
     let mut genesis = life.replica.genesis();
     let owner = Arc::clone(&life.owner);
     let mut fatal = life.refusals.fatal();
     let lived = async {
         let Ok(Some(genesis)) = genesis.wait_for(Option::is_some).await.map(|genesis| genesis.clone()) else { return };
+        if founding.names_another_ttl(&genesis) {
+            // It may be one that was set since, and then the log says so, sooner or later.
+            life.proposer.caught_up().await;
+        }
         let ttl = life.replica.read_cluster(|cluster| cluster.lease.ttl).unwrap_or(genesis.lease.ttl);
         let differences = founding.differences(&genesis, ttl);
         if differences.is_empty() {

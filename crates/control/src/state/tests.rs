@@ -243,10 +243,12 @@ fn who_may_lend_is_counted_when_its_session_has_long_been_forgotten() {
     let all = SESSIONS_REMEMBERED as u32 + 1;
     let sessions = &history.cluster().sessions;
     assert_eq!((sessions.n_max, sessions.lending(), sessions.forgotten_lenders), (all, all, 0));
+    assert_eq!(sessions.lenders_known().map(|lenders| lenders.len()), Some(SESSIONS_REMEMBERED));
     history.apply(open(900, 1)).unwrap();
     history.apply(Command::Expire { sessions: vec![session(900, 1)], takeovers: vec![] }).unwrap();
     let sessions = &history.cluster().sessions;
     assert_eq!((sessions.n_max, sessions.lending(), sessions.forgotten_lenders), (all + 1, all + 1, 1));
+    assert_eq!(sessions.lenders_known(), None, "one is counted and not known");
     assert_eq!(sessions.ended.len(), SESSIONS_REMEMBERED);
 }
 

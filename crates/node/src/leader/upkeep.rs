@@ -43,14 +43,10 @@ impl Leader {
 
     /// Among how many emergency shares are divided, and whether everybody who may lend is known to go by that.
     pub(super) fn shares(&self) -> Option<(u32, bool)> {
-        self.replica.read_cluster(|cluster| self.shares_of(cluster))
-    }
-
-    fn shares_of(&self, cluster: &Cluster) -> (u32, bool) {
-        let sessions = &cluster.sessions;
-        // Of sessions that the log has forgotten nobody can know by what they go.
-        let known = sessions.forgotten_lenders == 0;
-        (sessions.n_max, known && self.desk.all_go_by(sessions.n_max, &sessions.lenders()))
+        self.replica.read_cluster(|Cluster { sessions, .. }| {
+            let lenders = sessions.lenders_known();
+            (sessions.n_max, lenders.is_some_and(|lenders| self.desk.all_go_by(sessions.n_max, &lenders)))
+        })
     }
 
     fn words_of(&self, odd: OddClock) -> String {

@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use limits::Moment;
-use ownership::ingress::{Breaker, Pass, Standing};
-use parking_lot::Mutex;
 use ring::NodeId;
 use tokio::sync::{mpsc, oneshot};
 use tokio_stream::wrappers::ReceiverStream;
@@ -19,6 +17,7 @@ use wire::peer as proto;
 use wire::peer::peer_client::PeerClient;
 
 use crate::clock;
+use crate::peer::circuit::Circuit;
 use crate::peer::tally::PeerTally;
 
 /// Checks that may wait for one peer; one more is answered [`Unreachable::QueueFull`] at once.
@@ -92,27 +91,26 @@ struct Outgoing {
 pub struct Link {
     queue: mpsc::Sender<Outgoing>,
     tally: Arc<PeerTally>,
-    breaker: Arc<Mutex<Breaker>>,
+    circuit: Arc<Circuit>,
 }
 
 impl Link {
     /// Starts the task that serves `node` over `channel`, which connects lazily and reconnects by itself.
     pub fn start(node: NodeId, channel: Channel, tally: Arc<PeerTally>) -> Link {
         let (queue, waiting) = mpsc::channel(QUEUE_MAX);
-        let (client, breaker) = (PeerClient::new(channel), Arc::<Mutex<Breaker>>::default());
-        tokio::spawn(Carrier { node, client, waiting, paused_until: None, breaker: Arc::clone(&breaker) }.run());
-        Link { queue, tally, breaker }
+        let (client, circuit) = (PeerClient::new(channel), Arc::new(Circuit::new(Arc::clone(&tally))));
+        tokio::spawn(Carrier { node, client, waiting, paused_until: None, circuit: Arc::clone(&circuit) }.run());
+        Link { queue, tally, circuit }
     }
 
     /// Whether the peer may be asked now, or is left alone. Whoever may asks it.
     pub fn may_ask(&self) -> bool {
-        self.breaker.lock().poll_pass(clock::now()) == Pass::Go
+        self.circuit.may_ask(clock::now())
     }
 
-    /// How the peer stands, and how often it began to be left alone.
-    pub fn circuit(&self) -> (Standing, u64) {
-        let breaker = self.breaker.lock();
-        (breaker.standing(), breaker.counts().0)
+    /// Whether the peer is left alone, to show.
+    pub fn is_left_alone(&self) -> bool {
+        self.circuit.is_open(clock::now())
     }
 
     /// Sends a check; the receiver resolves to its reply. Dropping the receiver abandons the answer, not the check.
@@ -145,7 +143,7 @@ struct Carrier {
     client: PeerClient<Channel>,
     waiting: mpsc::Receiver<Outgoing>,
     paused_until: Option<tokio::time::Instant>,
-    breaker: Arc<Mutex<Breaker>>,
+    circuit: Arc<Circuit>,
 }
 
 struct Stream {
@@ -181,7 +179,7 @@ impl Carrier {
     }
 
     fn pause(&mut self, why: &str) -> Option<Stream> {
-        self.breaker.lock().handle_failure(clock::now());
+        self.circuit.handle_failure(clock::now());
         tracing::debug!(node = self.node.0, why, "no stream to peer");
         self.paused_until = Some(tokio::time::Instant::now() + OPEN_PAUSE);
         None
@@ -198,7 +196,7 @@ impl Carrier {
                 replies = inbound.message() => {
                     let Ok(Some(replies)) = replies else { break };
                     match in_flight.deliver(replies) {
-                        Some(sent) => self.breaker.lock().handle_answer(sent),
+                        Some(sent) => self.circuit.handle_answer(sent),
                         None => break,
                     }
                 }
@@ -209,7 +207,7 @@ impl Carrier {
                             ready.push(outgoing);
                         }
                         let now = clock::now();
-                        self.breaker.lock().handle_sent(now);
+                        self.circuit.handle_sent(now);
                         permit.send(in_flight.depart(ready, now));
                     }
                     Err(_) => break,
@@ -219,7 +217,7 @@ impl Carrier {
                 }
             }
         }
-        self.breaker.lock().handle_failure(clock::now());
+        self.circuit.handle_failure(clock::now());
         fail_all(ready, Unreachable::StreamBroken);
         in_flight.fail();
     }

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use futures_util::future::join_all;
 use limits::Span;
-use ownership::ingress::Standing;
 use parking_lot::Mutex;
 use ring::NodeId;
 use tokio::sync::oneshot;
@@ -39,7 +38,6 @@ pub struct Links {
 
 #[derive(Clone)]
 struct Known {
-    name: String,
     address: String,
     link: Arc<Link>,
     tally: Arc<PeerTally>,
@@ -72,7 +70,7 @@ impl Links {
                         .ok()?;
                     let tally = tally_of(&mut tallies, &node.name);
                     let link = Arc::new(Link::start(node.id, channel, Arc::clone(&tally)));
-                    Known { name: node.name.clone(), address: address.clone(), link, tally }
+                    Known { address: address.clone(), link, tally }
                 }
             };
             Some((node.id, known))
@@ -102,21 +100,23 @@ impl Links {
         self.links.load().get(&node).is_none_or(|known| known.link.may_ask())
     }
 
-    /// Asks every node; resolves when each has answered or cannot.
+    /// Asks every node; resolves when each has answered or cannot. Those that are left alone are asked too, and nobody
+    /// waits for them.
     pub fn ask_all(&self, item: &Forwarded) -> impl Future<Output = ()> + use<> {
         let links = self.links.load();
-        let answers: Vec<_> = links.values().map(|known| known.link.ask(item.clone())).collect();
-        async move { drop(join_all(answers).await) }
+        let asked = links.values().map(|known| (known.link.may_ask(), known.link.ask(item.clone())));
+        let awaited: Vec<_> = asked.filter(|(may_answer, _)| *may_answer).map(|(_, answer)| answer).collect();
+        async move { drop(join_all(awaited).await) }
     }
 
-    /// How every peer stands, and how often it began to be left alone, by name.
-    pub fn circuits(&self) -> Vec<(String, Standing, u64)> {
+    /// Whether each peer is left alone, and how often it began to be, by name, those that are gone included.
+    pub fn circuits(&self) -> Vec<(String, bool, u64)> {
         let links = self.links.load();
-        let circuit = |known: &Known| {
-            let (standing, opened) = known.link.circuit();
-            (known.name.clone(), standing, opened)
+        let is_left_alone = |tally: &Arc<PeerTally>| {
+            links.values().any(|known| Arc::ptr_eq(&known.tally, tally) && known.link.is_left_alone())
         };
-        links.values().map(circuit).collect()
+        let of = |(name, tally): (String, Arc<PeerTally>)| (name, is_left_alone(&tally), tally.opened());
+        self.tallies().into_iter().map(of).collect()
     }
 
     /// Counts a check that could not be delivered.
@@ -160,4 +160,68 @@ impl Links {
 fn tally_of(tallies: &mut BTreeMap<String, Arc<PeerTally>>, name: &str) -> Arc<PeerTally> {
     let name = if tallies.len() < NAMES_MAX || tallies.contains_key(name) { name } else { OTHER };
     Arc::clone(tallies.entry(name.to_owned()).or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "tests")]
+
+    use std::num::NonZeroU64;
+    use std::pin::Pin;
+    use std::time::Duration;
+
+    use control::{Addresses, NodeSpec};
+    use tokio_stream::wrappers::TcpListenerStream;
+    use tokio_stream::{Stream, pending};
+    use tonic::transport::Endpoint;
+    use tonic::{Request, Response, Status, Streaming};
+    use wire::peer as proto;
+    use wire::peer::peer_server::{Peer as Service, PeerServer};
+
+    use super::*;
+    use crate::node::VERSIONS;
+
+    /// Takes whatever it is sent and never says a word.
+    struct Mute;
+
+    #[tonic::async_trait]
+    impl Service for Mute {
+        async fn renew(&self, _: Request<proto::RenewRequest>) -> Result<Response<proto::RenewReply>, Status> {
+            std::future::pending().await
+        }
+
+        type ForwardStream = Pin<Box<dyn Stream<Item = Result<proto::ForwardReplies, Status>> + Send>>;
+
+        async fn forward(
+            &self,
+            _: Request<Streaming<proto::ForwardBatch>>,
+        ) -> Result<Response<Self::ForwardStream>, Status> {
+            Ok(Response::new(Box::pin(pending())))
+        }
+    }
+
+    fn id(number: u64) -> NodeId {
+        NodeId(NonZeroU64::new(number).unwrap())
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_peer_that_is_left_alone_and_it_is_counted_when_it_is_gone() {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let peer = listener.local_addr().unwrap().to_string();
+        let server = tonic::transport::Server::builder().add_service(PeerServer::new(Mute));
+        tokio::spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+        let dial: Dial = Arc::new(|peer| Ok(Endpoint::new(format!("http://{}", peer.address))?.connect_lazy()));
+        let links = Links::new(id(1), dial);
+        let addresses = Addresses { peer, api: String::new(), admin: String::new() };
+        let spec = NodeSpec { id: id(2), name: "n2".to_owned(), addresses, versions: VERSIONS };
+        links.follow(&Roster::new([spec]));
+
+        // Whether it is asked at this moment is chance: it is tried once in a while. It never answers.
+        let told = || tokio::time::timeout(Duration::from_millis(10), links.ask_all(&Forwarded::Forget));
+        tokio::time::timeout(Duration::from_secs(20), async { while told().await.is_err() {} }).await.unwrap();
+        assert_eq!(links.circuits(), [("n2".to_owned(), true, 1)]);
+
+        links.follow(&Roster::default());
+        assert_eq!(links.circuits(), [("n2".to_owned(), false, 1)]);
+    }
 }

@@ -1,5 +1,6 @@
 //! The path between an ingress and an owner on another node: batches of checks on streams, answers on the way back.
 
+mod circuit;
 mod link;
 mod links;
 mod service;

@@ -20,6 +20,7 @@ pub struct PeerTally {
     buckets: [AtomicU64; BUCKETS],
     sum_micros: AtomicU64,
     untold: AtomicU64,
+    opened: AtomicU64,
 }
 
 /// How long answers of one peer took.
@@ -57,6 +58,11 @@ impl PeerTally {
         self.untold.fetch_add(1, Relaxed);
     }
 
+    /// The peer began to be left alone, so many times.
+    pub fn count_opened(&self, times: u64) {
+        self.opened.fetch_add(times, Relaxed);
+    }
+
     /// Checks that could not be delivered, by reason.
     pub fn errors(&self) -> impl Iterator<Item = (&'static str, u64)> {
         Unreachable::ALL.into_iter().map(|why| (why.as_str(), self.errors[why as usize].load(Relaxed)))
@@ -72,6 +78,11 @@ impl PeerTally {
     /// Cancels and debts that were lost.
     pub fn untold(&self) -> u64 {
         self.untold.load(Relaxed)
+    }
+
+    /// How often the peer began to be left alone.
+    pub fn opened(&self) -> u64 {
+        self.opened.load(Relaxed)
     }
 }
 

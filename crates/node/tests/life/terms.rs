@@ -60,3 +60,36 @@ async fn a_file_may_say_what_the_cluster_was_founded_with_or_goes_by_and_nothing
     assert_eq!((difference.setting, &*difference.here, &*difference.genesis), ("lease.ttl", "5s", "2s"));
     wrong.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_was_away_when_the_ttl_was_set_is_judged_by_the_one_that_holds_now() {
+    let directory = tempfile::tempdir().unwrap();
+    let (mut told, mut nodes) = three(directory.path()).await;
+    let secs = Span::from_secs;
+    nodes[0].set_ttl(secs(4)).await.unwrap();
+    until("longer everywhere", || nodes.iter().all(|node| lease(node).0 == secs(4))).await;
+    let (gone, mut gone_told) = (nodes.remove(2), told.remove(2));
+    gone.stop().await;
+    drop(gone);
+    // What it finds in its own log is one ttl after the cluster's first and one before its last.
+    nodes[0].set_ttl(secs(2)).await.unwrap();
+    let terms = gone_told.terms;
+    let mut with = |ttl| {
+        gone_told.terms = Terms::new(secs(ttl), terms.renew(), terms.d_max(), terms.rho_per_mille()).unwrap();
+        gone_told.config()
+    };
+
+    let back = Node::start(with(4)).await.unwrap();
+    let why = in_time("refused", back.refused()).await;
+    assert_eq!(why.to_string(), "bad-config: lease.ttl is 4s here and 2s in genesis");
+    assert!(!words(&back).contains(&"session_opened"), "{:?}", words(&back));
+    back.stop().await;
+    drop(back);
+
+    let back = Node::start(with(2)).await.unwrap();
+    in_time("settled", back.settled()).await;
+    assert_eq!(lease(&back).0, secs(2));
+    for node in nodes.iter().chain([&back]) {
+        node.stop().await;
+    }
+}

@@ -304,8 +304,8 @@ pub const SETTINGS: &[Setting] = &[
         founding: true,
         doc: "How long an owner may decide after its last renewal; a dead node's keys are answered by their failure mode \
               for about as long. Shorter ones are refused when a change of leader could cost an owner its lease. Once the \
-              cluster is founded, `ringfence cluster set-lease` changes it; a file may go on saying what the cluster was \
-              founded with.",
+              cluster is founded, `ringfence cluster set-lease` changes it; a file may say what holds now, or go on saying \
+              what the cluster was founded with.",
     },
     Setting {
         key: "lease.renew",

@@ -23,6 +23,7 @@ use self::snapshots::Snapshots;
 use self::tables::{Change, Tables};
 use self::writer::Writer;
 use super::types::{Entry, LogId, SnapshotMeta, Types, Vote};
+use crate::aside;
 
 /// The journal's file in the data directory.
 pub const JOURNAL_FILE: &str = "raft.redb";
@@ -167,8 +168,8 @@ impl Journal {
         };
         match self.inner.writer {
             Writer::Inline => close(),
-            // A runtime that is shutting down refuses blocking work; then the last clone's end closes the file.
-            Writer::Thread(_) => drop(tokio::task::spawn_blocking(close).await),
+            // A runtime that is shutting down refuses such work; then the last clone's end closes the file.
+            Writer::Thread(_) => drop(aside::run(close).await),
         }
     }
 
@@ -275,7 +276,7 @@ impl Journal {
     ) -> Result<T, JournalError> {
         match self.inner.writer {
             Writer::Inline => work(),
-            Writer::Thread(_) => tokio::task::spawn_blocking(work).await.unwrap_or(Err(JournalError::Closed)),
+            Writer::Thread(_) => aside::run(work).await.unwrap_or(Err(JournalError::Closed)),
         }
     }
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use control::Sessions;
 use limits::Moment;
 use ownership::SessionId;
 use ownership::lease::{Ack, Grantor, News, Renewal, Reply, Round, Terms};
@@ -159,11 +160,10 @@ impl Node {
         if !odd.contains(&self.owner.lease().session) {
             self.time.steer(now, wall);
         }
-        let n_max = self.cluster().map_or(u32::MAX, |cluster| cluster.sessions.n_max);
-        let (lenders, forgotten) = self
-            .cluster()
-            .map_or((BTreeSet::new(), 0), |cluster| (cluster.sessions.lenders(), cluster.sessions.forgotten_lenders));
-        let n_max_settled = forgotten == 0 && self.all_go_by(n_max, lenders);
+        let sessions = self.cluster().map(|cluster| &cluster.sessions);
+        let n_max = sessions.map_or(u32::MAX, |sessions| sessions.n_max);
+        let lenders = sessions.map_or(Some(BTreeSet::new()), Sessions::lenders_known);
+        let n_max_settled = lenders.is_some_and(|lenders| self.all_go_by(n_max, lenders));
         Some(News { n_max, n_max_settled, cluster_time, map_version: self.routes.map_version() })
     }
 
