@@ -79,6 +79,11 @@ pub struct Founding {
 }
 
 impl Founding {
+    /// The differences that no later command can have brought about.
+    pub fn lasting_differences(&self, genesis: &Genesis) -> Vec<Difference> {
+        self.differences(genesis, self.terms.ttl())
+    }
+
     /// Whether this node was given another ttl than the cluster was founded with: only whoever has caught up with the log
     /// knows whether that is a mistake.
     pub fn names_another_ttl(&self, genesis: &Genesis) -> bool {

@@ -308,8 +308,11 @@ async fn live(life: Life, founding: Founding, raft: RaftNode) {
     let mut fatal = life.refusals.fatal();
     let lived = async {
         let Ok(Some(genesis)) = genesis.wait_for(Option::is_some).await.map(|genesis| genesis.clone()) else { return };
-        if founding.names_another_ttl(&genesis) {
+        if founding.names_another_ttl(&genesis) && founding.lasting_differences(&genesis).is_empty() {
             // It may be one that was set since, and then the log says so, sooner or later.
+            tracing::info!(
+                "lease.ttl is not what the cluster was founded with: a leader is asked whether it was set since"
+            );
             life.proposer.caught_up().await;
         }
         let ttl = life.replica.read_cluster(|cluster| cluster.lease.ttl).unwrap_or(genesis.lease.ttl);

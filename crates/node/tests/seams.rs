@@ -39,16 +39,24 @@ fn code(file: &Path) -> String {
     code.lines().filter(|line| !line.trim_start().starts_with("//")).collect::<Vec<_>>().join("\n")
 }
 
-/// The paths that the code brings in, each whole: `use std::time::{Duration, Instant}` brings in two.
-fn imports(code: &str) -> Vec<String> {
+/// The paths that the code brings in, each whole and with its name here: `use std::time::{self, Instant as Clock}` brings in
+/// `std::time` as `time`, and `std::time::Instant` as `Clock`.
+fn imports(code: &str) -> Vec<(String, String)> {
     let uses = code.split(';').filter_map(|statement| statement.rsplit_once("use ").map(|(_, tree)| tree));
     uses.flat_map(|tree| paths("", &tree.split_whitespace().collect::<Vec<_>>().join(" "))).collect()
 }
 
 /// The paths of one tree of imports below `prefix`.
-fn paths(prefix: &str, tree: &str) -> Vec<String> {
+fn paths(prefix: &str, tree: &str) -> Vec<(String, String)> {
     match tree.split_once('{') {
-        None => vec![format!("{prefix}{}", tree.split(" as ").next().unwrap_or_default().trim())],
+        None => {
+            let (path, alias) =
+                tree.split_once(" as ").map_or((tree, None), |(path, alias)| (path, Some(alias.trim())));
+            let path = format!("{prefix}{}", path.trim());
+            let path = path.strip_suffix("::self").unwrap_or(&path);
+            let name = alias.unwrap_or_else(|| path.rsplit("::").next().unwrap_or_default());
+            vec![(path.to_owned(), name.to_owned())]
+        }
         Some((stem, rest)) => {
             let inner = rest.rsplit_once('}').map_or(rest, |(inner, _)| inner);
             let prefix = format!("{prefix}{}", stem.trim());
@@ -69,13 +77,12 @@ fn branches(inner: &str) -> Vec<&str> {
 
 /// Whether the code names `what`: as it stands, as something brought in, or by the end of a path whose beginning is.
 fn names(code: &str, what: &str) -> bool {
-    let by_way_of = |import: &String| {
+    let by_way_of = |(import, name): &(String, String)| {
         let (import, all) = import.strip_suffix("::*").map_or((import.as_str(), false), |stem| (stem, true));
         let rest = what.strip_prefix(import).and_then(|rest| rest.strip_prefix("::"));
-        let last = import.rsplit("::").next().unwrap_or_default();
         // `rand::rng(` is meant, and `rand::rngs` is not.
         let is_it = what.strip_suffix('(').map_or(import.contains(what), |function| import == function);
-        is_it || rest.is_some_and(|rest| all || code.contains(&format!("{last}::{rest}")))
+        is_it || rest.is_some_and(|rest| all || code.contains(&format!("{name}::{rest}")))
     };
     code.contains(what) || imports(code).iter().any(by_way_of)
 }
@@ -112,6 +119,8 @@ fn a_name_is_found_however_it_is_brought_in() {
         "use std::time;\nlet now = time::Instant::now();",
         "use std::{fs, time};\nlet now = time::Instant::now();",
         "use std::time::*;",
+        "use std::time::{self, Duration};\nlet now = time::Instant::now();",
+        "use std::time as clock;\nlet now = clock::Instant::now();",
     ] {
         assert!(names(code, instant), "{code}");
     }

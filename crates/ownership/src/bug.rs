@@ -42,6 +42,8 @@ pub enum Bug {
     CancelNotSent,
     /// An owner answers a cancel and takes nothing back.
     CancelIgnored,
+    /// An owner does not hear of cancels.
+    CancelUnheard,
     /// An ingress lends the share of all of them by itself.
     ShareUndivided,
     /// What a takeover left unknown never wears off.
@@ -72,6 +74,7 @@ impl Bug {
         Bug::NoTombstone,
         Bug::CancelNotSent,
         Bug::CancelIgnored,
+        Bug::CancelUnheard,
         Bug::ShareUndivided,
         Bug::FloorStays,
         Bug::WaitsTwice,

@@ -177,7 +177,7 @@ impl Partition {
     /// arrives after its cancel. `asker` promises to discard any answer to `id`. That is its own promise only: where
     /// another asker was told of the decision, it stands. Cancelling twice changes nothing.
     pub fn cancel(&mut self, id: CheckId, asker: Asker, book: &impl Book, now: Now) -> Cancelled {
-        if !self.is_active() {
+        if !self.is_active() || Bug::CancelUnheard.is_here() {
             return Cancelled::NotOwner;
         }
         let now = self.advance(now);

@@ -151,8 +151,10 @@ fn revision_of(check: &Check) -> u32 {
     u32::try_from(check.revision).unwrap_or(u32::MAX)
 }
 
-/// A [`CheckId`] in two words: 64 bytes a head, where the alignment of a `u128` would make it 80.
+/// A [`CheckId`] in two words: 72 bytes a head, where the alignment of a `u128` would make it 80.
 type Words = [u64; 2];
+
+const _: () = assert!(size_of::<Head>() == 72, "a partition keeps up to 80 Ki of them");
 
 /// Records in the order they were made. Legs and charges of all of them share a strip each, so that keeping a record
 /// allocates nothing once the strips have grown.

@@ -45,11 +45,11 @@ pub fn run(words: &Cli) -> Result<bool> {
     }
     campaign.covered = campaign.state.grid.clone();
     campaign.play(words)?;
-    campaign.tell(words)?;
     if campaign.has_played_nothing() {
         complain("not one seed was played: that shows nothing; give it more time");
         return Ok(false);
     }
+    campaign.tell(words)?;
     let unseen = unseen(campaign.progress.played, &campaign.findings, words.mutant);
     unseen.iter().for_each(|unseen| complain(unseen));
     Ok(campaign.failed.is_empty() && unseen.is_none())

@@ -82,10 +82,10 @@ fn line(tooth: &Tooth, seen: &Seen) -> String {
     match (missing.is_empty(), by.is_empty()) {
         (true, _) => format!("{name:<24} noticed by {by}{others} ({seconds:.1} s)"),
         (false, true) => {
-            format!("{name:<24} SURVIVES {played} seeds: {missing} does not fail{others} ({seconds:.1} s)")
+            format!("{name:<24} SURVIVES {played} seeds: missed by {missing}{others} ({seconds:.1} s)")
         }
         (false, false) => {
-            format!("{name:<24} SURVIVES {played} seeds: {missing} does not fail, only {by}{others} ({seconds:.1} s)")
+            format!("{name:<24} SURVIVES {played} seeds: missed by {missing}, noticed by {by}{others} ({seconds:.1} s)")
         }
     }
 }
@@ -105,9 +105,9 @@ mod tests {
     #[test]
     fn a_mistake_that_one_of_its_checks_does_not_notice_survives() {
         let line = seen(&[], &[("open", 3)]);
-        assert!(line.contains("SURVIVES 9 seeds: C1, C2 does not fail; others fail: open 3 times"), "{line}");
+        assert!(line.contains("SURVIVES 9 seeds: missed by C1, C2; others fail: open 3 times"), "{line}");
         let line = seen(&[("C2", 4)], &[]);
-        assert!(line.contains("SURVIVES 9 seeds: C1 does not fail, only C2 in seed 4 ("), "{line}");
+        assert!(line.contains("SURVIVES 9 seeds: missed by C1, noticed by C2 in seed 4 ("), "{line}");
         let line = seen(&[("C2", 4), ("C1", 5)], &[]);
         assert!(line.contains("noticed by C1 in seed 5, C2 in seed 4 ("), "{line}");
     }

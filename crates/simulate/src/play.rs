@@ -56,7 +56,7 @@ impl Outcome {
     pub fn count_into(&self, scenario: &Scenario, grid: &mut Grid) {
         let Some(run) = &self.run else { return };
         let faults = scenario.faults.iter().zip(&run.phases);
-        faults.for_each(|(planned, phases)| grid.add(&planned.fault, phases));
+        faults.for_each(|(planned, phases)| grid.add(&planned.fault, phases.as_deref()));
     }
 }
 

@@ -100,8 +100,8 @@ impl Ingress {
         self.denials.clear(self.owner.now().moment);
     }
 
-    /// Keys were reset, which no owner foresaw when it denied: before the caller is told, every node that can be reached has
-    /// forgotten its denials.
+    /// Keys were reset, which no owner foresaw when it denied: before the caller is told, every node that is not left alone
+    /// has forgotten its denials.
     pub(super) async fn forget_denials_everywhere(&self, deadline: Moment) {
         self.forget_denials();
         let told = self.links.ask_all(&Forwarded::Forget);

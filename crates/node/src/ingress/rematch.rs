@@ -34,7 +34,7 @@ impl Ingress {
             let Some(differs) = self.drive_all(plan, &matched).await else { break };
             let Plan::Asks(asks) = plan else { break };
             let Some(newest) = self.newer(asks, question.domain, differs, &matched, deadline).await else { break };
-            // Owners that decided already repeat their answer, since the id stays the same.
+            // Owners that admitted already repeat their answer, since the id stays the same; what they denied they decide anew.
             let again = Question { budget: deadline.since(clock::now()), ..question.clone() };
             let mut next = self.plan_again(&newest, &again, asks);
             self.cancel_what_is_not_asked_again(asks, &mut next);

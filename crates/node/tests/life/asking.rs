@@ -115,20 +115,25 @@ async fn a_policy_that_changes_under_load_leaves_no_question_unanswered_and_bind
     let directory = tempfile::tempdir().unwrap();
     let (_told, nodes) = three(directory.path()).await;
     let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    let begun = Arc::new(tokio::sync::Semaphore::new(0));
     let load = nodes.iter().map(|node| {
-        let (node, stop) = (Arc::clone(node), Arc::clone(&stop));
+        let (node, stop, begun) = (Arc::clone(node), Arc::clone(&stop), Arc::clone(&begun));
         tokio::spawn(async move {
             let (mut asked, mut revisions) = (0, [0; 12]);
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 let said = ask(&node, "closed", &format!("{}-{asked}", node.name())).await;
                 assert!(said.allowed, "a fresh key: {said:?}");
                 revisions[said.revision as usize] += 1;
+                if asked == 0 {
+                    begun.add_permits(1);
+                }
                 asked += 1;
             }
             revisions
         })
     });
     let load: Vec<_> = load.collect();
+    drop(in_time("load at every node", begun.acquire_many(3)).await.unwrap());
     for revision in 2..=11 {
         let document = POLICY.replace("2/h", &format!("{}/h", revision + 1));
         let through = &nodes[revision as usize % 3];

@@ -36,11 +36,13 @@ impl Default for Grid {
 }
 
 impl Grid {
-    /// Counts a fault that began while all of these held; with none it never began.
-    pub fn add(&mut self, fault: &Fault, phases: &[Phase]) {
-        if phases.is_empty() {
+    /// Counts a fault that began while all of these held, or with `None` one that never began. Where none held (a partition is
+    /// without an owner, and nothing is done about it yet) it is in no cell.
+    pub fn add(&mut self, fault: &Fault, phases: Option<&[Phase]>) {
+        let Some(phases) = phases else {
             self.unbegun += 1;
-        }
+            return;
+        };
         fault.kinds(|kind| phases.iter().for_each(|phase| self.cells[kind as usize][*phase as usize] += 1));
     }
 
@@ -176,8 +178,8 @@ mod tests {
     #[test]
     fn a_fault_counts_in_every_phase_that_held_when_it_began() {
         let mut grid = Grid::default();
-        grid.add(&crash(), &[Phase::Renewing, Phase::Electing]);
-        grid.add(&crash(), &[Phase::Electing]);
+        grid.add(&crash(), Some(&[Phase::Renewing, Phase::Electing]));
+        grid.add(&crash(), Some(&[Phase::Electing]));
         let count = |phase| grid.count(Cell { kind: FaultKind::CrashLeader, phase });
         assert_eq!((count(Phase::Electing), count(Phase::Renewing), count(Phase::Stable)), (2, 1, 0));
         assert_eq!(grid.numbers().iter().sum::<u64>(), 3);
@@ -186,7 +188,7 @@ mod tests {
     #[test]
     fn a_fault_that_never_began_is_counted_apart() {
         let mut grid = Grid::default();
-        grid.add(&crash(), &[]);
+        grid.add(&crash(), None);
         assert!(grid.to_string().contains("never came: 1."), "{grid}");
         assert_eq!(grid.least(), 0);
     }
@@ -204,8 +206,8 @@ mod tests {
     #[test]
     fn counts_go_into_a_file_and_come_back() {
         let mut grid = Grid::default();
-        grid.add(&crash(), &[Phase::Stable]);
-        grid.add(&crash(), &[]);
+        grid.add(&crash(), Some(&[Phase::Stable]));
+        grid.add(&crash(), None);
         assert_eq!(Grid::from_numbers(&grid.numbers()), Some(grid.clone()));
         assert_eq!(Grid::from_numbers(&grid.numbers()[1..]), None);
         let mut twice = grid.clone();

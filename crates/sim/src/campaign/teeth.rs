@@ -35,6 +35,7 @@ pub const TEETH: &[Tooth] = &[
     Tooth { bug: Bug::NoTombstone, checks: &["S14"], seeds: 1000 },
     Tooth { bug: Bug::CancelNotSent, checks: &["charges"], seeds: 200 },
     Tooth { bug: Bug::CancelIgnored, checks: &["justified"], seeds: 1000 },
+    Tooth { bug: Bug::CancelUnheard, checks: &["charges"], seeds: 200 },
     Tooth { bug: Bug::ShareUndivided, checks: &["emergency"], seeds: 500 },
     Tooth { bug: Bug::FloorStays, checks: &["justified"], seeds: 60 },
     Tooth { bug: Bug::WaitsTwice, checks: &["takeover-time"], seeds: 200 },

@@ -179,7 +179,10 @@ fn free_of_edges(shape: &Shape, key: &Key, spent: &[Spent], findings: &mut Findi
                 Rate::new(rate.amount(), slower.saturating_sub(PUT_FORWARD)).ok()
             };
             let algorithm = Algorithm::FixedWindow { align: Align::First };
-            let Some(rate) = shape.rate.and_then(shortest) else { return 0 };
+            let Some(rate) = shape.rate.and_then(shortest) else {
+                findings.count("of these, keys with periods too short to be judged over owners", 1);
+                return 0;
+            };
             excess(&Shape { algorithm, rate: Some(rate), ..*shape }, &key.1, spent)
         }
         Algorithm::TokenBucket { .. }

@@ -130,13 +130,14 @@ fn corrected(story: &Story<'_>) -> Corrected {
 }
 
 /// Whether what an ingress sent an owner about a charge may not have come, or have come in vain: by the weather, a fault, or
-/// the end of either; by the end of the record that it is about; or because others had asked the same.
+/// the end of either; or by the end of the record that it is about. After the healing nothing is lost any more.
 fn may_have_failed(story: &Story<'_>, reign: &Reign<'_>, charge: &Charge<'_>, sent: &[(u8, Moment)]) -> bool {
     let fails = |(node, at): &(u8, Moment)| {
         let (from, until) = (at.saturating_sub(AFTERMATH), at.saturating_add(SETTLED_WITHIN));
         let disturbs = |fault: &&Fault| !is_harmless(fault);
         let disturbed = story.spells.iter().filter(|spell| spell.overlaps(from, until));
-        story.scenario.weather.lost_per_mille > 0
+        let rains = story.healed.is_none_or(|healed| *at < healed) && story.scenario.weather.lost_per_mille > 0;
+        rains
             || disturbed.into_iter().any(|spell| story.fault(spell).as_ref().is_none_or(disturbs))
             || !story.was_up(*node, charge.at, until)
             || reign.ended.is_some_and(|ended| ended <= until)

@@ -36,7 +36,9 @@ pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Fa
             let admitted = run.iter().map(|lent| row(lent.at, lent.cost)).collect::<Vec<_>>();
             let over = over(&admitted, &share, &clocks).map_err(|why| Failure::new("emergency", run[0].at, why))?;
             let allowed = Story::beyond(&share, &outlived(story));
-            findings.measure("units over emergency shares", over);
+            let within =
+                if allowed == 0 { "units over emergency shares" } else { "units over emergency shares, beyond" };
+            findings.measure(within, over);
             if over > allowed {
                 let words = format!(
                     "{}% of {:?} was over by {over} ({allowed} allowed) at key {:?}",
@@ -148,8 +150,10 @@ fn reserved_is_kept_whole(
         findings.count("keys with a reserved share", 1);
         let over = over(&rows, &whole, clocks).map_err(|why| Failure::new("emergency", Moment::ZERO, why))?;
         let beside = [story.overlaps(account.partition), outlived(story)].concat();
-        findings.measure("units over limits with a reserved share", over);
-        if over > Story::beyond(&whole, &beside) {
+        let allowed = Story::beyond(&whole, &beside);
+        let within = "units over limits with a reserved share";
+        findings.measure(if allowed == 0 { within } else { "units over limits with a reserved share, beyond" }, over);
+        if over > allowed {
             let words = format!("{:?} has a reserved share and was over by {over} in all at key {:?}", key.0, key.1);
             return Err(Failure::new("emergency", story.end(), words));
         }

@@ -21,12 +21,11 @@ pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Fa
 }
 
 fn counted_from_sending(story: &Story<'_>, session: SessionId, life: &Life) -> Result<(), Failure> {
-    let terms = story.scenario.longest();
-    let held = terms.held(terms.waited());
-    match life.extended.iter().find(|extension| extension.end.since(extension.sent) > held) {
+    let held = |at: Moment| story.scenario.terms.held(story.longest_ttl_by(at));
+    match life.extended.iter().find(|extension| extension.end.since(extension.sent) > held(extension.at)) {
         None => Ok(()),
         Some(extension) => {
-            let lasts = extension.end.since(extension.sent);
+            let (lasts, held) = (extension.end.since(extension.sent), held(extension.at));
             let words = format!("the lease of {session:?} ends {lasts} after its renewal was sent, {held} are granted");
             Err(Failure::new("S4", extension.at, words))
         }

@@ -110,7 +110,7 @@ impl World<'_> {
             return;
         };
         self.broken[number].begun = true;
-        self.run.phases[number] = self.phases();
+        self.run.phases[number] = Some(self.phases());
         self.trace(Event::Broke { fault: number, nodes: victims.nodes });
         self.bring_about(number, &fault, victims);
     }
@@ -220,8 +220,9 @@ impl World<'_> {
                 self.network.cut_apart(number, nodes, from_them);
                 lasts
             }
-            Fault::Split { side, lasts, .. } => {
-                self.network.cut_apart(number, side & nodes & !from_them, from_them);
+            Fault::Split { side, bridge, lasts } => {
+                let bridge = bridge.map_or(0, |bridge| 1 << bridge);
+                self.network.cut_apart(number, side & nodes & !bridge, from_them);
                 lasts
             }
             Fault::Storm { weather, lasts } => {

@@ -131,7 +131,7 @@ impl<'a> World<'a> {
             held_so_far: 0,
             connections: Connections::default(),
             chance: Chance::of(scenario.seed, PLAY_STREAM),
-            run: Run { phases: vec![Vec::new(); scenario.faults.len()], ..Run::default() },
+            run: Run { phases: vec![None; scenario.faults.len()], ..Run::default() },
             truth: State::new(),
             entries: BTreeMap::new(),
             callers: scenario.asks.iter().enumerate().map(|(number, _)| Caller::new(scenario.seed, number)).collect(),

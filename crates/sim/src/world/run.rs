@@ -16,8 +16,8 @@ pub struct Run {
     pub courses: Vec<Course>,
     /// What the log agreed on in the end, as far as anybody applied it.
     pub cluster: Option<Cluster>,
-    /// By the scenario's fault: the phases that held when it began. Empty where it never did.
-    pub phases: Vec<Vec<Phase>>,
+    /// By the scenario's fault: the phases that held when it began; `None` where it never did.
+    pub phases: Vec<Option<Vec<Phase>>>,
     /// How often things happened that are worth counting, by name.
     pub counters: BTreeMap<&'static str, u64>,
     /// How many events were played.

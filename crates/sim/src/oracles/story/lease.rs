@@ -1,7 +1,7 @@
 //! The life of a session: how long its holders believed in it, how long leaders waited for it, and when the log ended it.
 
 use control::Ending;
-use limits::Moment;
+use limits::{Moment, Span};
 use ownership::SessionId;
 
 use super::{Spell, Story};
@@ -64,6 +64,13 @@ impl Life {
 }
 
 impl Story<'_> {
+    /// The longest ttl that may have been in force by then.
+    pub(in crate::oracles) fn longest_ttl_by(&self, at: Moment) -> Span {
+        let begun = self.spells.iter().filter(|spell| spell.began <= at);
+        let ttl = |spell| if let Some(Fault::Ttl { ttl }) = self.fault(spell) { Some(*ttl) } else { None };
+        begun.filter_map(ttl).fold(self.scenario.terms.ttl(), Span::max)
+    }
+
     /// Whether a node's clock ran within `rho` of real time between two moments, taken together: what leases assume (A3).
     /// Only a machine that was frozen, or whose clock was made to run otherwise, has an excuse.
     pub(in crate::oracles) fn is_steady(&self, node: u8, from: Moment, until: Moment) -> bool {
