@@ -143,7 +143,7 @@ impl Partition {
     ///
     /// Time here is the later of `now` and the last reading this partition acted on, so that the moments of decisions
     /// never go back. Not the owner, or a lease that ends too soon: every check is told so, and nothing is spent. A
-    /// question that is known gets its recorded answer, unless that is a denial by an earlier revision of the policy. Everything
+    /// question that is known gets its recorded answer, unless that is a denial by another revision of the policy. Everything
     /// else is decided by the table, all legs or none.
     pub fn decide_batch(
         &mut self,
@@ -315,7 +315,7 @@ impl Partition {
         }
         match self.records.recall(check, now.moment) {
             Recall::Unasked => self.act_and_keep(check, book, now, scratch),
-            Recall::Outdated => self.act_anew(check, book, now, scratch),
+            Recall::Otherwise => self.act_anew(check, book, now, scratch),
             // Told again, it would be believed to be held. Whoever asks afresh takes up the id for a new question; an attempt
             // that comes late is the old one.
             Recall::Decided(verdict) if self.is_over(check, &verdict, now) => match check.attempt {

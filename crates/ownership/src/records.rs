@@ -49,9 +49,9 @@ pub(crate) enum Recall {
     Unasked,
     /// It was decided: this is the recorded answer.
     Decided(Verdict),
-    /// It was denied by an earlier revision of the policy: what is asked now may be another limit's to say, and nothing was
-    /// charged.
-    Outdated,
+    /// It was denied by another revision of the policy: what is asked now may be another limit's to say, and nothing was
+    /// charged. Decided anew, an earlier revision turns out to be stale.
+    Otherwise,
     /// It was given up or settled by its caller: it must not be charged, and nobody waits for the answer.
     Over,
     /// It may have been charged, and the record is gone.
@@ -333,9 +333,7 @@ impl Records {
         }
         match head.fate {
             Fate::Cancelled | Fate::Settled => Recall::Over,
-            Fate::Stands if !head.allowed && head.charges == 0 && head.revision < revision_of(check) => {
-                Recall::Outdated
-            }
+            Fate::Stands if !head.allowed && head.charges == 0 && head.matched_otherwise(check) => Recall::Otherwise,
             // The policy changed between the attempts, and the recorded answer speaks of other limits than are asked
             // for now. It cannot be told leg by leg, and deciding anew could charge twice.
             Fate::Stands if usize::from(head.legs) != check.legs.len() => Recall::Over,
@@ -533,6 +531,12 @@ impl Head {
             units: 0,
             revision: 0,
         }
+    }
+
+    /// Whether another revision of the policy matched it than matched this check; one without a revision is any's.
+    fn matched_otherwise(&self, check: &Check) -> bool {
+        let revision = revision_of(check);
+        revision > 0 && self.revision != revision
     }
 
     fn is_over(&self, now: Moment) -> bool {

@@ -200,6 +200,19 @@ fn a_limit_that_a_newer_policy_dropped_makes_the_question_stale_if_any_other_is_
     assert_eq!(desk.ask(&mut partition, &dropped, at_millis(1)), Answer::StaleRevision { revision: 7 });
 }
 
+/// Found by the simulator in seed 124047: an ingress that was behind heard a newer revision's denial of a limit that failed
+/// open as far as it knew.
+#[test]
+fn what_a_later_revision_denied_makes_an_earlier_one_stale() {
+    let desk = ten_per_second().at_revision(8);
+    let mut partition = owned(Floor::FullAsOf { at: at_millis(0), takeover_index: 20 });
+    let asked = Check { revision: 8, ..first(1).spending(1, 1).named_by_its_caller() };
+    assert!(!desk.decide(&mut partition, &asked, at_millis(1)).allowed);
+    let behind = Check { revision: 7, ..asked.clone() };
+    assert_eq!(desk.ask(&mut partition, &behind, at_millis(2)), Answer::StaleRevision { revision: 8 });
+    assert!(desk.decide(&mut partition, &asked, at_millis(3)).replayed);
+}
+
 /// Found by the simulator in seed 11307: a denial by a limit that failed closed was told again once it failed open.
 #[test]
 fn what_an_earlier_revision_denied_is_decided_anew_and_told_again_under_the_same() {

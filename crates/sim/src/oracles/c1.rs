@@ -32,17 +32,29 @@ pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Fa
 }
 
 /// A row that an owner let pass.
+#[derive(Clone, Copy)]
 struct Counted {
     at: Moment,
     row: Admitted,
     /// By which reign it was decided, in which order, and by which numbers.
     reign: usize,
+    /// Or by its copy.
+    by_two: bool,
     order: (Epoch, usize),
     shape: Shape,
 }
 
 /// A decision of a question about a key: the reign, its place in the trace, the numbers.
-type Decisions = BTreeMap<(CheckId, Epoch, Key), (usize, usize, Shape)>;
+#[derive(Clone, Copy)]
+struct Known {
+    reign: usize,
+    place: usize,
+    shape: Shape,
+    /// Whether two copies of an owner decided it, so that nobody can tell of which one a caller was told.
+    by_two: bool,
+}
+
+type Decisions = BTreeMap<(CheckId, Epoch, Key), Known>;
 
 fn by_question(story: &Story<'_>) -> Decisions {
     let mut decisions = Decisions::new();
@@ -55,9 +67,11 @@ fn by_question(story: &Story<'_>) -> Decisions {
             for leg in &decided.legs {
                 let question = (decided.id, decided.epoch, (leg.limit, leg.key));
                 // Of two copies of an owner that decided it, the one whose charge was not taken back.
-                if decisions.get(&question).is_none_or(|(known, ..)| !stands(*known)) {
-                    decisions.insert(question, (number, *place, leg.shape));
-                }
+                let known = decisions.get(&question).copied();
+                let by_two = known.is_some_and(|known| known.by_two || known.reign != number);
+                let kept = known.filter(|known| stands(known.reign));
+                let decided = kept.unwrap_or(Known { reign: number, place: *place, shape: leg.shape, by_two });
+                decisions.insert(question, Known { by_two, ..decided });
             }
         }
     }
@@ -66,7 +80,7 @@ fn by_question(story: &Story<'_>) -> Decisions {
 
 fn counted(story: &Story<'_>, decisions: &Decisions, at: Moment, told: &Told, leg: &LegTold) -> Option<Counted> {
     let (key, epoch) = ((leg.leg.limit, leg.leg.key), leg.epoch?);
-    let (reign, place, shape) = *decisions.get(&(told.id, epoch, key))?;
+    let Known { reign, place, shape, by_two } = *decisions.get(&(told.id, epoch, key))?;
     // A copy of the ingress took the charge back: row 17, and the charges' judge counts it.
     let charge = story.reigns[reign].by_id.get(&told.id).map(|charge| &story.reigns[reign].charges[*charge]);
     if charge.is_some_and(|charge| charge.undone.is_some()) && story.had_a_copy(told.node, told.invoked, at) {
@@ -78,7 +92,7 @@ fn counted(story: &Story<'_>, decisions: &Decisions, at: Moment, told: &Told, le
         Moment::from_nanos(u64::try_from(time).unwrap_or(0))
     };
     let row = Admitted { invoked: end(told.invoked), returned: end(told.returned), cost: leg.leg.cost };
-    Some(Counted { at, row, reign, order: (epoch, place), shape })
+    Some(Counted { at, row, reign, by_two, order: (epoch, place), shape })
 }
 
 /// Partition time begins with the first reign; questions may have been put before.
@@ -108,7 +122,9 @@ fn within(story: &Story<'_>, key: &Key, rows: &mut [Counted], findings: &mut Fin
 }
 
 fn over_alone(run: &[Counted]) -> Option<u64> {
-    over(run).ok().map(|(over, _)| over).filter(|over| *over > 0)
+    let alone: Vec<Counted> = run.iter().filter(|row| !row.by_two).copied().collect();
+    let over = if alone.is_empty() { None } else { over(&alone).ok() };
+    over.map(|(over, _)| over).filter(|over| *over > 0)
 }
 
 /// An open limit promises nothing across owners: what it lets through when its owner is lost is bounded by demand alone.
