@@ -189,6 +189,9 @@ fn excuse(
     }
     // An ingress let it pass, and its caller had given up, or been told by another one.
     let acted = settling.acted.get(&(id, partition, epoch)).map_or(&[][..], |acted| acted);
+    if acted.is_empty() && was_succeeded(story, charge, (partition, epoch), settling) {
+        return Some("units charged by an owner whose successor answered instead");
+    }
     let puts = |told: &Told, node: u8| asked(story, told).filter(|asked| *asked == node).count();
     let told_there = |(node, at): &(u8, Moment)| {
         let by_it = |told: &&&Told| told.node == *node && told.decision.is_some() && told.returned >= *at;
@@ -208,6 +211,22 @@ fn excuse(
         return Some("units charged whose ingress died");
     }
     None
+}
+
+/// Whether a successor that was appointed after the charge answered the question, and somebody acted on that: an account
+/// that is over is never read again, so nothing needs to be taken back from it.
+fn was_succeeded(
+    story: &Story<'_>,
+    charge: &Charge<'_>,
+    (partition, epoch): (PartitionId, Epoch),
+    settling: &Settling,
+) -> bool {
+    let id = charge.decided.id;
+    let later = (id, partition, Epoch(epoch.0 + 1))..=(id, partition, Epoch(u64::MAX));
+    settling.acted.range(later).any(|((_, _, later), acted)| {
+        let appointed = story.appointed.get(&(partition, *later)).map(|(at, _)| *at);
+        appointed.is_some_and(|since| charge.at <= since && acted.iter().any(|(_, at)| *at >= since))
+    })
 }
 
 /// Whether this owner had decided the question before, so long ago that nothing is remembered of it: an attempt that lay in
@@ -336,6 +355,22 @@ mod tests {
         let counted = charged_elsewhere(1, 2).expect("row 24");
         assert_eq!(counted.counted("units charged by an attempt that came in a later reign than its answer"), 2);
         assert!(charged_elsewhere(3, 2).is_err(), "an owner that is over charges nothing for a later one");
+    }
+
+    #[test]
+    fn an_owner_that_is_over_keeps_what_its_successor_answered_instead() {
+        for (charged, appointed, kept) in [(200, 600, true), (700, 600, false)] {
+            let mut telling = Telling::new();
+            telling.at(100).reign(0, 1);
+            let decided = telling.at(charged).decide(0, 1, 2, true);
+            telling.at(appointed).reign(1, 2);
+            let Decided { partition, id, asker, .. } = decided;
+            let epoch = Epoch(2);
+            telling.at(750).tell(Event::Acted { node: 1, asker, id, partition, epoch, known: epoch, age: Span::ZERO });
+            telling.tell_caller(&Decided { node: 1, ..decided }, 100, None);
+            telling.trace.sort_by_key(|entry| entry.at);
+            assert_eq!(until_the_end(&mut telling).is_ok(), kept, "{charged}");
+        }
     }
 
     #[test]

@@ -138,7 +138,7 @@ fn reserved_is_kept_whole(
     clocks: &Clocks,
     findings: &mut Findings,
 ) -> Result<(), Failure> {
-    for (key, whole) in reserved(story) {
+    for (key, whole) in reserved(story, lent) {
         let Some(account) = story.accounts.get(&key) else { continue };
         let standing = account.touches.iter().filter(|touch| match touch.what {
             super::story::What::Charged(charge) => story.reigns[touch.reign].charges[charge].stands(),
@@ -161,25 +161,32 @@ fn reserved_is_kept_whole(
     Ok(())
 }
 
-/// The keys of limits with a reserved share, whose numbers never changed.
-fn reserved(story: &Story<'_>) -> BTreeMap<Key, Shape> {
-    let mut shapes: BTreeMap<Key, Option<Shape>> = BTreeMap::new();
+/// The keys of limits with a reserved share, whose numbers were never higher than these: neither the owner's part nor what was
+/// lent from is of another revision that had more.
+fn reserved(story: &Story<'_>, lent: &BTreeMap<Key, Vec<Lent>>) -> BTreeMap<Key, Shape> {
+    let mut shapes: BTreeMap<Key, Option<(Shape, u8)>> = BTreeMap::new();
     for (_, told) in &story.told {
         for leg in told.decision.iter().flat_map(|decision| &decision.legs) {
             // Only what was answered without an owner carries the whole limit's numbers.
             let without_owner = matches!(leg.source, Source::Emergency | Source::Closed);
-            if without_owner && matches!(leg.fail, FailMode::Emergency { reserved: true, .. }) {
-                let known = shapes.entry((leg.leg.limit, leg.leg.key)).or_insert(Some(leg.leg.shape));
-                *known = known.filter(|known| *known == leg.leg.shape);
+            if let (true, FailMode::Emergency { percent, reserved: true }) = (without_owner, leg.fail) {
+                let numbers = (leg.leg.shape, percent);
+                let known = shapes.entry((leg.leg.limit, leg.leg.key)).or_insert(Some(numbers));
+                *known = known.filter(|known| *known == numbers);
             }
         }
     }
-    let same = |key: &Key, whole: &Shape| {
-        let touches = story.accounts.get(key).into_iter().flat_map(|account| &account.touches);
-        let rate = |shape: &Shape| shape.rate.map(|rate| rate.amount());
-        touches.into_iter().all(|touch| rate(&touch.shape) <= rate(whole) && touch.shape.domain == whole.domain)
+    let rate = |shape: &Shape| shape.rate.map(|rate| rate.amount());
+    let never_higher = |key: &Key, whole: &Shape, percent: u8| {
+        let owners = part(*whole, 100u8.saturating_sub(percent));
+        let mut touches = story.accounts.get(key).into_iter().flat_map(|account| &account.touches);
+        let mut lent = lent.get(key).into_iter().flatten();
+        touches.all(|touch| rate(&touch.shape) <= rate(&owners) && touch.shape.domain == whole.domain)
+            && lent.all(|lent| rate(&lent.whole) <= rate(whole))
     };
-    shapes.into_iter().filter_map(|(key, shape)| Some((key, shape?))).filter(|(key, shape)| same(key, shape)).collect()
+    let known = shapes.into_iter().filter_map(|(key, numbers)| Some((key, numbers?)));
+    let judged = known.filter(|(key, (whole, percent))| never_higher(key, whole, *percent));
+    judged.map(|(key, (whole, _))| (key, whole)).collect()
 }
 
 #[cfg(test)]
@@ -256,6 +263,21 @@ mod tests {
             lend(&mut telling, 0, 1_500, 1);
             let judged = telling.judged(judge);
             assert_eq!(judged.is_ok(), kept, "{by_owner}: {judged:?}");
+        }
+    }
+
+    #[test]
+    fn what_an_owner_charged_by_higher_numbers_is_not_held_against_lower_ones() {
+        // Half of 12, as an earlier document had it; then the whole is 6.
+        for (owners, judged_keys) in [(6, 0), (3, 1)] {
+            let mut telling = Telling::new();
+            telling.shape = shape(owners, LOG);
+            telling.at(100).reign(0, 1);
+            (0..owners).for_each(|_| drop(telling.at(300).ask(0, 1, 1, true)));
+            lend(&mut telling, 0, 400, 1);
+            told_by_a_share(telling.at(410), CheckId(900));
+            let judged = telling.judged(judge).expect("kept");
+            assert_eq!(judged.counted("keys with a reserved share"), judged_keys, "{owners}");
         }
     }
 }

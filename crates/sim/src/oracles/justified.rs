@@ -246,6 +246,9 @@ struct Ledger {
     changed: bool,
     /// When all of it may have been used, if so.
     full_as_of: Option<Moment>,
+    /// The units of a takeover on which the key's first charge was written, of a limit that decided on the most then. They
+    /// stay where it comes to decide on the least (law 5).
+    opened_on_floor: Option<u64>,
     /// As `level`, of a bucket that was empty then.
     level_on_floor: Option<u128>,
 }
@@ -284,6 +287,9 @@ impl Ledger {
             self.level += price;
             self.level_on_floor = self.level_on_floor.map(|level| level + price);
         }
+        if self.in_all == 0 && self.full_as_of.is_some() && touch.shape.basis == Basis::Hi {
+            self.opened_on_floor = touch.shape.capacity();
+        }
         self.in_all += touch.cost;
         self.entries.push_back(Entry { charge, clock: touch.clock, wall: touch.wall, cost: touch.cost });
     }
@@ -319,9 +325,13 @@ impl Ledger {
                 let level = self.level_on_floor.unwrap_or(0).div_ceil(u128::from(period.as_nanos()));
                 u64::try_from(level).unwrap_or(u64::MAX)
             }
-            (Algorithm::SlidingCounter, Some(full)) if touch.shape.basis == Basis::Hi => {
+            (Algorithm::SlidingCounter, Some(full)) => {
+                let floor = match touch.shape.basis {
+                    Basis::Hi => touch.shape.capacity().unwrap_or(0),
+                    Basis::Lo => self.opened_on_floor.unwrap_or(0),
+                };
                 let lasts = touch.clock.since(full) < period.saturating_add(period);
-                let left = if lasts { touch.shape.capacity().unwrap_or(0) } else { 0 };
+                let left = if lasts { floor } else { 0 };
                 self.within(touch, period.saturating_add(period)).saturating_add(left)
             }
             (
@@ -474,6 +484,20 @@ mod tests {
             }
             refused(&mut telling, 320, 1, 2, false);
             assert_eq!(telling.judged(judge).is_ok(), kept, "{booked}");
+        }
+    }
+
+    #[test]
+    fn what_a_takeover_left_stays_on_a_counter_that_comes_to_fail_open() {
+        for (opened_under, at, kept) in [(Basis::Hi, 2_299, true), (Basis::Hi, 2_300, false), (Basis::Lo, 2_200, false)]
+        {
+            let mut telling = owner_of(Algorithm::SlidingCounter);
+            telling.shape.basis = opened_under;
+            telling.at(300).reign(1, 2);
+            telling.at(1_900).ask(1, 2, 1, true);
+            telling.shape.basis = Basis::Lo;
+            refused(&mut telling, at, 1, 2, false);
+            assert_eq!(telling.judged(judge).is_ok(), kept, "{opened_under:?} {at}");
         }
     }
 

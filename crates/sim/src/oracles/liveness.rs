@@ -148,6 +148,10 @@ fn unheard_holders_lose_their_sessions(story: &Story<'_>, findings: &mut Finding
         let [node] = life.nodes[..] else { continue };
         for (place, extension) in life.extended.iter().enumerate() {
             let lapses = story.course(node).first(extension.end);
+            // What was heard only after it was over gave no lease: nothing lapsed then.
+            if extension.at >= lapses {
+                continue;
+            }
             let drift = terms.waited().scaled(5, 100);
             let within = terms.renew().scaled(UNHEARD, 1).saturating_add(drift).saturating_add(apart);
             let by = lapses.saturating_add(within).saturating_add(COMMIT);
@@ -275,5 +279,24 @@ mod tests {
             telling.at(8_000).tell(Event::Mended { fault: 0 });
             assert_eq!(telling.judged(judge).is_ok(), kept, "{ended}");
         }
+    }
+
+    #[test]
+    fn what_is_heard_after_its_end_is_no_lease_that_lapsed() {
+        let mut telling = Telling::new();
+        telling.at(50).tell(Event::Leads { node: 2, term: 1 });
+        telling.at(100).reign(0, 1);
+        let fault = Fault::Overload { who: Who::Node(0), each: Span::from_millis(20), lasts: Span::from_millis(6_100) };
+        telling.scenario.faults.push(Planned { when: When::At(ms(200)), fault });
+        telling.at(200).tell(Event::Broke { fault: 0, nodes: 1 });
+        let deadline = ms(9_000);
+        telling.at(6_200).tell(Event::Granted { node: 2, term: 1, session: session(1, 101), deadline, unheard: 0 });
+        telling.at(6_300).tell(Event::Mended { fault: 0 });
+        // Sent at 4,000 ms, granted nothing, and heard when all that had piled up was done.
+        let (sent, end, until) = (ms(4_000), ms(4_000), ms(4_000));
+        telling.at(6_400).tell(Event::Extended { node: 0, session: session(0, 100), sent, end, until });
+        telling.at(8_000).tell(Event::Note("the end".to_owned()));
+        let findings = telling.judged(judge).expect("nothing lapsed unheard");
+        assert_eq!(findings.counted("leases that lapsed unheard"), 0);
     }
 }

@@ -325,7 +325,7 @@ impl World<'_> {
 
     /// A process has left as planned.
     pub(super) fn left(&mut self, who: Address) {
-        let down = self.machine(who.machine).leaves.take().unwrap_or(Span::ZERO);
+        let down = self.machine(who.machine).leaves.unwrap_or(Span::ZERO);
         // Not within the process's own turn.
         self.plan_after(Span::ZERO, Happening::Kill(who, down));
     }
@@ -344,6 +344,10 @@ impl World<'_> {
         }
         for (node, spec) in (0..).zip(&self.scenario.clocks) {
             self.machine(node).set_wall(spec.wall_ms);
+            // Whoever was about to leave has left, and is back like all others.
+            if self.place(node).leaves.is_some() {
+                self.kill(node, true);
+            }
             self.start(node);
         }
         self.machines.iter_mut().filter_map(|machine| machine.node.as_mut()).for_each(|node| node.be_calm());

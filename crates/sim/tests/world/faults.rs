@@ -381,3 +381,15 @@ fn at_the_healing_everything_is_mended() {
     );
     assert_eq!(run.courses[2].reads(ms(8_000)).since(run.courses[2].reads(ms(7_000))), secs(1));
 }
+
+#[test]
+fn whoever_leaves_at_the_healing_is_back_then() {
+    let planned = |at, fault| Planned { when: When::At(ms(at)), fault };
+    let cut = Fault::Isolate { who: N1, lasts: secs(60) };
+    let faults = vec![planned(2_000, cut), planned(2_001, Fault::Leave { who: N1, down: secs(3) })];
+    let run = play(&Scenario { faults, heal_at: ms(4_000), end_at: ms(12_000), ..quiet() });
+    let died = all(&run, |event| matches!(event, Event::Died { node: 0 }).then_some(()));
+    assert_eq!(died, [(ms(4_000), ())]);
+    let starts = all(&run, |event| matches!(event, Event::Started { node: 0, .. }).then_some(()));
+    assert_eq!(starts.last(), Some(&(ms(4_000), ())));
+}
