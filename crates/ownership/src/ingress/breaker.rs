@@ -19,9 +19,15 @@ pub const PAUSE_MAX: Span = Span::from_millis(500);
 /// How long a probe may be unanswered before it has failed.
 pub const PROBE: Span = Span::from_millis(250);
 
+/// For how long anything is known of a peer of which nobody wants anything. Whoever asks later asks afresh, and what a cut
+/// of long ago left behind bars nobody.
+pub const MEMORY: Span = Span::from_secs(2);
+
 /// What is known of one peer by what came back from it.
 #[derive(Clone, Debug, Default)]
 pub struct Breaker {
+    /// When somebody last wanted to ask it.
+    wanted: Option<Moment>,
     /// When the last message was sent.
     sent: Option<Moment>,
     /// No later than when the oldest message that is not answered was sent.
@@ -71,6 +77,9 @@ impl Breaker {
 
     /// Whether a question may be put to the peer now. Whoever may puts it: it may be the probe.
     pub fn poll_pass(&mut self, now: Moment) -> Pass {
+        if self.wanted.replace(now).is_some_and(|wanted| now.since(wanted) > MEMORY) {
+            (self.circuit, self.silent_since, self.failures) = (Circuit::Closed, None, 0);
+        }
         let pass = match self.circuit {
             Circuit::Closed if self.is_silent(now) => self.open(PAUSE_MIN, now),
             Circuit::Closed => Pass::Go,
@@ -168,6 +177,23 @@ mod tests {
             }
         }
         assert_eq!(breaker.counts(), (0, 0));
+    }
+
+    /// Found on whole nodes (shell seeds 41, 87, 105, 118, 156 and 162): questions long after a cut were barred for it.
+    #[test]
+    fn what_nobody_asked_about_for_a_while_is_forgotten() {
+        for (idle, pass) in [(2_000, Pass::Barred), (2_001, Pass::Go)] {
+            let mut silent = Breaker::new();
+            assert_eq!(silent.poll_pass(ms(0)), Pass::Go);
+            silent.handle_sent(ms(0));
+            assert_eq!(silent.poll_pass(ms(idle)), pass, "silent, {idle}");
+
+            let mut probed = Breaker::new();
+            (0..FAILURES).for_each(|_| probed.handle_failure(ms(0)));
+            assert_eq!(probed.poll_pass(ms(100)), Pass::Go, "the probe");
+            assert_eq!(probed.poll_pass(ms(100 + idle)), pass, "probed, {idle}");
+            assert_eq!(probed.poll_pass(ms(101 + idle)), pass, "and no probe alone: {idle}");
+        }
     }
 
     #[test]

@@ -122,7 +122,7 @@ pub const UNANSWERED: Family = counter(
 pub const CIRCUIT_OPEN: Family = gauge(
     "circuit_open",
     &["peer"],
-    "1 while a node is left alone because it is silent or out of reach, and what it owns is answered by failure modes at once; where nobody asks it again, as it stood then for ten seconds and more",
+    "1 while a node is left alone because it is silent or out of reach, and what it owns is answered by failure modes at once; where nobody asks it again, for up to twelve seconds longer",
 );
 /// Circuits that opened.
 pub const CIRCUITS_OPENED: Family = counter(
