@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use limits::{Algorithm, Align, Basis, Moment, Shape, Span};
 use ownership::{CheckId, Epoch};
 
-use super::fullest::{CLUSTER_TIME_PPM, PUT_FORWARD};
-use super::story::{Key, Story};
+use super::fullest::CLUSTER_TIME_PPM;
+use super::story::{Account, Key, Story};
 use super::{Failure, Findings};
 use crate::c1::{Admitted, worst};
 use crate::clocks::Clocks;
@@ -41,6 +41,7 @@ struct Counted {
     /// Or by its copy.
     by_two: bool,
     order: (Epoch, usize),
+    decided: Moment,
     shape: Shape,
 }
 
@@ -49,6 +50,7 @@ struct Counted {
 struct Known {
     reign: usize,
     place: usize,
+    at: Moment,
     shape: Shape,
     /// Whether two copies of an owner decided it, so that nobody can tell of which one a caller was told.
     by_two: bool,
@@ -59,7 +61,7 @@ type Decisions = BTreeMap<(CheckId, Epoch, Key), Known>;
 fn by_question(story: &Story<'_>) -> Decisions {
     let mut decisions = Decisions::new();
     for (number, reign) in story.reigns.iter().enumerate() {
-        for (place, _, decided) in reign.decisions.iter().filter(|(_, _, decided)| decided.allowed) {
+        for (place, at, decided) in reign.decisions.iter().filter(|(_, _, decided)| decided.allowed) {
             let stands = |number: usize| {
                 let reign = &story.reigns[number];
                 reign.by_id.get(&decided.id).is_some_and(|charge| reign.charges[*charge].stands())
@@ -70,7 +72,7 @@ fn by_question(story: &Story<'_>) -> Decisions {
                 let known = decisions.get(&question).copied();
                 let by_two = known.is_some_and(|known| known.by_two || known.reign != number);
                 let kept = known.filter(|known| stands(known.reign));
-                let decided = kept.unwrap_or(Known { reign: number, place: *place, shape: leg.shape, by_two });
+                let decided = kept.unwrap_or(Known { reign: number, place: *place, at: *at, shape: leg.shape, by_two });
                 decisions.insert(question, Known { by_two, ..decided });
             }
         }
@@ -80,10 +82,10 @@ fn by_question(story: &Story<'_>) -> Decisions {
 
 fn counted(story: &Story<'_>, decisions: &Decisions, at: Moment, told: &Told, leg: &LegTold) -> Option<Counted> {
     let (key, epoch) = ((leg.leg.limit, leg.leg.key), leg.epoch?);
-    let Known { reign, place, shape, by_two } = *decisions.get(&(told.id, epoch, key))?;
-    // A copy of the ingress took the charge back: row 17, and the charges' judge counts it.
+    let Known { reign, place, at: decided, shape, by_two } = *decisions.get(&(told.id, epoch, key))?;
+    // A copy of the ingress took the charge back, or booked what it owed instead: row 17, and the charges' judge counts it.
     let charge = story.reigns[reign].by_id.get(&told.id).map(|charge| &story.reigns[reign].charges[*charge]);
-    if charge.is_some_and(|charge| charge.undone.is_some()) && story.had_a_copy(told.node, told.invoked, at) {
+    if charge.is_some_and(|charge| !charge.stands()) && story.had_a_copy(told.node, told.invoked, at) {
         return None;
     }
     let clock = &story.clocks[&story.reigns[reign].partition];
@@ -92,7 +94,7 @@ fn counted(story: &Story<'_>, decisions: &Decisions, at: Moment, told: &Told, le
         Moment::from_nanos(u64::try_from(time).unwrap_or(0))
     };
     let row = Admitted { invoked: end(told.invoked), returned: end(told.returned), cost: leg.leg.cost };
-    Some(Counted { at, row, reign, by_two, order: (epoch, place), shape })
+    Some(Counted { at, row, reign, by_two, order: (epoch, place), decided, shape })
 }
 
 /// Partition time begins with the first reign; questions may have been put before.
@@ -102,10 +104,11 @@ const OFFSET: i128 = 1 << 50;
 fn within(story: &Story<'_>, key: &Key, rows: &mut [Counted], findings: &mut Findings) -> Result<(), Failure> {
     findings.count("keys by rows", 1);
     rows.sort_by_key(|row| row.order);
-    let overlaps = story.accounts.get(key).map_or(Vec::new(), |account| story.overlaps(account.partition));
-    for run in rows.chunk_by(goes_on) {
+    let Some(account) = story.accounts.get(key) else { return Ok(()) };
+    let (overlaps, later) = (story.overlaps(account.partition), story.put_forward());
+    for run in rows.chunk_by(|one, other| goes_on(account, one, other)) {
         findings.count("admitted rows", run.len() as u64);
-        let (over, periods) = over(run)?;
+        let (over, periods) = over(run, later)?;
         findings.measure(if overlaps.is_empty() { "units over by rows" } else { OVER_BEYOND }, over);
         // Where there were two owners each filled each of these periods.
         let allowed = Story::beyond(&run[0].shape, &overlaps).saturating_mul(periods);
@@ -113,7 +116,8 @@ fn within(story: &Story<'_>, key: &Key, rows: &mut [Counted], findings: &mut Fin
         if over > allowed {
             return Err(failure(key, run, over, allowed));
         }
-        let by_itself = if overlaps.is_empty() { None } else { alone.find_map(|one| Some((one, over_alone(one)?))) };
+        let by_itself =
+            if overlaps.is_empty() { None } else { alone.find_map(|one| Some((one, over_alone(one, later)?))) };
         if let Some((one, over)) = by_itself {
             return Err(failure(key, one, over, 0));
         }
@@ -121,24 +125,26 @@ fn within(story: &Story<'_>, key: &Key, rows: &mut [Counted], findings: &mut Fin
     Ok(())
 }
 
-fn over_alone(run: &[Counted]) -> Option<u64> {
+fn over_alone(run: &[Counted], later: Span) -> Option<u64> {
     let alone: Vec<Counted> = run.iter().filter(|row| !row.by_two).copied().collect();
-    let over = if alone.is_empty() { None } else { over(&alone).ok() };
+    let over = if alone.is_empty() { None } else { over(&alone, later).ok() };
     over.map(|(over, _)| over).filter(|over| *over > 0)
 }
 
 /// An open limit promises nothing across owners: what it lets through when its owner is lost is bounded by demand alone.
-fn goes_on(one: &Counted, other: &Counted) -> bool {
-    one.shape == other.shape && (one.reign == other.reign || one.shape.basis == Basis::Hi)
+fn goes_on(account: &Account, one: &Counted, other: &Counted) -> bool {
+    one.shape == other.shape
+        && account.is_unchanged(one.decided, other.decided)
+        && (one.reign == other.reign || one.shape.basis == Basis::Hi)
 }
 
-/// Units above what the numbers allow, and how many periods the fullest stretch lasts. Windows that follow cluster time are as long as that makes them: each row is taken
-/// to last as much longer as cluster time may have been put forward.
-fn over(run: &[Counted]) -> Result<(u64, u64), Failure> {
+/// Units above what the numbers allow, and how many periods the fullest stretch lasts. Windows that follow cluster time are as
+/// long as that makes them: each row is taken to last as much later as it may have been put forward.
+fn over(run: &[Counted], later: Span) -> Result<(u64, u64), Failure> {
     let Some(promise) = Promise::of(&run[0].shape, None) else { return Ok((0, 1)) };
     let (later, clocks) = match run[0].shape.algorithm {
         Algorithm::FixedWindow { align: Align::Epoch | Align::Hashed } | Algorithm::Calendar { .. } => {
-            (PUT_FORWARD, Clocks::within_millionths(CLUSTER_TIME_PPM))
+            (later, Clocks::within_millionths(CLUSTER_TIME_PPM))
         }
         Algorithm::TokenBucket { .. }
         | Algorithm::SlidingLog { .. }
@@ -164,7 +170,7 @@ const OVER_BEYOND: &str = "units over by rows, beyond what leases assume";
 
 #[cfg(test)]
 mod tests {
-    use super::super::telling::Telling;
+    use super::super::telling::{Telling, shape};
     use super::*;
     use crate::world::trace::Event;
 
@@ -203,6 +209,44 @@ mod tests {
         let decided = telling.at(1_990).decide(0, 1, 1, true);
         telling.at(2_010).told(&decided, 25);
         assert!(telling.judged(judge).is_ok());
+    }
+
+    /// Found in seed 150938: the copy of an ingress books what it owes of one limit, and so takes back what its original let pass.
+    #[test]
+    fn what_a_copy_of_an_ingress_settled_is_no_row() {
+        for (copied, kept) in [(true, true), (false, false)] {
+            let mut telling = Telling::new();
+            telling.at(100).reign(0, 1);
+            if copied {
+                telling.at(150).tell(Event::Cloned { node: 1, copy: 3 });
+                telling.courses.push(telling.courses[1].clone());
+            }
+            let decided = telling.at(200).decide(0, 1, 1, true);
+            telling.told(&crate::world::trace::Decided { node: 1, ..decided.clone() }, 1);
+            let crate::world::trace::Decided { partition, epoch, id, asker, clock, wall, .. } = decided;
+            telling.at(210).tell(Event::Booked { node: 0, partition, epoch, id, asker, clock, wall, legs: Vec::new() });
+            rows(&mut telling, 0, 1, 300, 3);
+            assert_eq!(telling.judged(judge).is_ok(), kept, "{copied}");
+        }
+    }
+
+    /// Found in seed 178778: cluster time is put forward at once by as much as the owner's machine stood still.
+    #[test]
+    fn a_window_that_follows_cluster_time_is_shorter_where_its_owner_stood_still() {
+        for (frozen, kept) in [(true, true), (false, false)] {
+            let mut telling = Telling::new();
+            telling.shape = shape(3, Algorithm::FixedWindow { align: Align::Epoch });
+            telling.at(100).reign(0, 1);
+            rows(&mut telling, 0, 1, 200, 3);
+            if frozen {
+                telling.freeze(0, 300, 900);
+            }
+            // 400 ms and 500 ms on its clock.
+            let stood = if frozen { 600 } else { 0 };
+            rows(&mut telling, 0, 1, 400 + stood, 3);
+            rows(&mut telling, 0, 1, 500 + stood, 3);
+            assert_eq!(telling.judged(judge).is_ok(), kept, "{frozen}");
+        }
     }
 
     #[test]

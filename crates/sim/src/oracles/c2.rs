@@ -79,7 +79,7 @@ fn within(story: &Story<'_>, key: &Key, account: &Account, findings: &mut Findin
     let mut charges: Vec<&Touch> = account.touches.iter().filter(stands).collect();
     charges.sort_by_key(|touch| rank(touch.reign));
     let overlaps = story.overlaps(account.partition);
-    for run in charges.chunk_by(|one, other| goes_on(one, other)) {
+    for run in charges.chunk_by(|one, other| goes_on(account, one, other)) {
         let mut spent: Vec<Spent> = run
             .iter()
             .map(|touch| Spent { at: clock.witness(touch.reign, touch.clock), wall: touch.wall, cost: touch.cost })
@@ -100,32 +100,35 @@ fn within(story: &Story<'_>, key: &Key, account: &Account, findings: &mut Findin
             return Err(Failure::new("C2", last.at, in_words(key, shape, over, allowed, run)));
         }
     }
-    across_changes(story, key, &charges, &overlaps, findings)
+    across_changes(story, key, (account, &charges), &overlaps, findings)
 }
 
-/// Where only amounts changed, what was used stays used: all of it together keeps the greatest of them.
+/// Where only amounts changed, what was used stays used: all of it together keeps the greatest of them, those included by
+/// which something was refused in between.
 fn across_changes(
     story: &Story<'_>,
     key: &Key,
-    charges: &[&Touch],
+    (account, charges): (&Account, &[&Touch]),
     overlaps: &[Span],
     findings: &mut Findings,
 ) -> Result<(), Failure> {
-    for run in charges.chunk_by(|one, other| differs_in_amounts(one, other)) {
-        if run.iter().all(|touch| touch.shape == run[0].shape) || !tell_one_time(run) {
+    for run in charges.chunk_by(|one, other| goes_on_in_amounts(one, other)) {
+        let (first, last) = (run[0], run[run.len() - 1]);
+        let met: Vec<Shape> = account.met_between(first.at, last.at).collect();
+        let in_amounts_only = met.iter().all(|shape| differs_in_amounts(first.shape, *shape));
+        if met.iter().all(|shape| *shape == first.shape) || !in_amounts_only || !tell_one_time(run) {
             continue;
         }
-        let clock = &story.clocks[&story.reigns[run[0].reign].partition];
+        let clock = &story.clocks[&account.partition];
         let witness =
             |touch: &&Touch| Spent { at: clock.witness(touch.reign, touch.clock), wall: touch.wall, cost: touch.cost };
         let mut spent: Vec<Spent> = run.iter().map(witness).collect();
         spent.sort_by_key(|one| one.at);
-        let widest = run.iter().map(|touch| touch.shape).reduce(wider).unwrap_or(run[0].shape);
+        let widest = met.into_iter().fold(first.shape, wider);
         let (over, allowed) = (excess(&widest, &key.1, &spent), Story::beyond(&widest, overlaps));
         findings.count("keys whose amounts changed", 1);
         findings.measure("units over the greatest of amounts that changed", if allowed == 0 { over } else { 0 });
         if over > allowed {
-            let last = run[run.len() - 1];
             return Err(Failure::new("C2", last.at, in_words(key, &widest, over, allowed, run)));
         }
     }
@@ -133,12 +136,16 @@ fn across_changes(
 }
 
 /// Whether two charges one after the other are counted alike but for amounts.
-fn differs_in_amounts(one: &Touch, other: &Touch) -> bool {
-    let widest = wider(one.shape, other.shape);
-    let alike = |shape: Shape| wider(shape, widest) == widest && wider(widest, shape) == widest;
-    let same_period = one.shape.rate.map(|rate| rate.period()) == other.shape.rate.map(|rate| rate.period());
+fn goes_on_in_amounts(one: &Touch, other: &Touch) -> bool {
     let goes_on = one.reign == other.reign || (one.shape.basis, other.shape.basis) == (Basis::Hi, Basis::Hi);
-    goes_on && same_period && alike(one.shape) && alike(other.shape)
+    goes_on && differs_in_amounts(one.shape, other.shape)
+}
+
+/// Whether two sets of numbers are alike but for amounts.
+fn differs_in_amounts(one: Shape, other: Shape) -> bool {
+    let widest = wider(one, other);
+    let alike = |shape: Shape| wider(shape, widest) == widest && wider(widest, shape) == widest;
+    one.rate.map(|rate| rate.period()) == other.rate.map(|rate| rate.period()) && alike(one) && alike(other)
 }
 
 /// The greater of two amounts, and of two bursts.
@@ -217,9 +224,12 @@ fn each_alone(story: &Story<'_>, key: &Key, shape: &Shape, run: &[&Touch]) -> Re
 
 const OVER_BEYOND: &str = "units over by witness, beyond what leases assume";
 
-/// Whether two charges one after the other are counted by the same numbers. An open limit promises nothing across owners.
-fn goes_on(one: &Touch, other: &Touch) -> bool {
-    one.shape == other.shape && (one.reign == other.reign || one.shape.basis == Basis::Hi)
+/// Whether two charges one after the other are counted by the same numbers, and nothing was refused by others in between. An
+/// open limit promises nothing across owners.
+fn goes_on(account: &Account, one: &Touch, other: &Touch) -> bool {
+    one.shape == other.shape
+        && account.is_unchanged(one.at, other.at)
+        && (one.reign == other.reign || one.shape.basis == Basis::Hi)
 }
 
 fn in_words(key: &Key, shape: &Shape, over: u64, allowed: u64, run: &[&Touch]) -> String {
@@ -295,6 +305,23 @@ mod tests {
             telling.shape = shape(5, LOG);
             spent(&mut telling, 0, 1, 300, cost);
             assert_eq!(telling.judged(judge).is_ok(), kept, "{cost}");
+        }
+    }
+
+    /// Found in seed 173000: the refusal settles that the bucket drains by the greater numbers from then on.
+    #[test]
+    fn numbers_by_which_something_was_refused_count_among_those_that_changed() {
+        for (millis, kept) in [(700, true), (699, false)] {
+            let mut telling = Telling::new();
+            let burst = Algorithm::TokenBucket { burst: 3 };
+            telling.shape = shape(3, burst);
+            telling.at(100).reign(0, 1);
+            spent(&mut telling, 0, 1, 200, 3);
+            telling.shape = shape(6, burst);
+            telling.at(210).ask(0, 1, 1, false);
+            telling.shape = shape(3, burst);
+            spent(&mut telling, 0, 1, millis, 3);
+            assert_eq!(telling.judged(judge).is_ok(), kept, "{millis}");
         }
     }
 

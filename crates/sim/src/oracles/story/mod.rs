@@ -3,6 +3,7 @@
 
 mod account;
 mod clock;
+mod cluster_time;
 mod extra;
 mod lease;
 mod reign;
@@ -325,7 +326,7 @@ impl<'a> Story<'a> {
     fn touch(&mut self, leg: &LegSeen, touch: Touch) {
         let partition = self.reigns[touch.reign].partition;
         let account = self.accounts.entry((leg.limit, leg.key));
-        account.or_insert_with(|| Account { partition, touches: Vec::new() }).touches.push(touch);
+        account.or_insert_with(|| Account::new(partition)).touch(touch);
     }
 
     fn chain_up(&mut self) {
