@@ -13,7 +13,8 @@ use crate::refusal::Refusal;
 /// How many sessions can live at once. One more is refused with [`Refusal::TooManySessions`].
 pub const SESSIONS_MAX: usize = 128;
 
-/// How many ended sessions are remembered; the oldest is forgotten. They are what refuses a late copy of an
+/// How many ended sessions are remembered; beyond it the oldest by which nobody lends is forgotten, and if there is none, the
+/// oldest. They are what refuses a late copy of an
 /// `OpenSession`. A copy that came after its session was forgotten would open a session that no process lives, which
 /// expires unused.
 pub const SESSIONS_REMEMBERED: usize = 256;
@@ -166,13 +167,14 @@ impl Sessions {
     /// The oldest of those whose node lends nothing, or has said something since; if there is none, the oldest of all, whose
     /// node may lend all the same.
     fn forget_oldest(&mut self) {
-        let lenders = self.lenders();
-        let is_last = |place: usize| {
-            let node = self.ended[place].session.node;
-            self.ended.iter().skip(place + 1).all(|later| later.session.node != node)
-        };
-        let says_nothing = |place: &usize| !lenders.contains(&self.ended[*place].session.node) || !is_last(*place);
-        match (0..self.ended.len()).find(says_nothing) {
+        let (mut lenders, mut says_nothing) = (self.lenders(), None);
+        for (place, ended) in self.ended.iter().enumerate().rev() {
+            // The last session of a lender is what makes it one.
+            if !lenders.remove(&ended.session.node) {
+                says_nothing = Some(place);
+            }
+        }
+        match says_nothing {
             Some(place) => drop(self.ended.remove(place)),
             None => {
                 self.ended.pop_front();

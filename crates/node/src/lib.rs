@@ -41,6 +41,7 @@ pub mod transport;
 mod views;
 mod watch;
 
+pub use binding::BINDING_WITHIN;
 pub use brought::{BROUGHT_MAX, Brought};
 pub use clock_source::{ClockSource, ClockTrust};
 pub use decision::{AskedId, Checked, Decision, LegAnswer, NotPut, Question, Reason, Source, Wanted};

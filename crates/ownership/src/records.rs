@@ -533,10 +533,11 @@ impl Head {
         }
     }
 
-    /// Whether another revision of the policy matched it than matched this check; one without a revision is any's.
+    /// Whether another revision of the policy matched it than matched this check; one without a revision is any's, and
+    /// what decides nothing goes by none.
     fn matched_otherwise(&self, check: &Check) -> bool {
         let revision = revision_of(check);
-        revision > 0 && self.revision != revision
+        check.act.decides() && revision > 0 && self.revision != revision
     }
 
     fn is_over(&self, now: Moment) -> bool {

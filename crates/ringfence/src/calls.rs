@@ -16,8 +16,8 @@ use crate::exit::Exit;
 /// How long one call may take in all.
 pub const CALL_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a call may take that waits for all nodes: the ten seconds that the node waits at most, and a call's own time.
-pub const WAITING_CALL_TIMEOUT: Duration = Duration::from_secs(20);
+/// How long a call may take that waits for all nodes: what the node waits at most, and a call's own time.
+pub const WAITING_CALL_TIMEOUT: Duration = node::BINDING_WITHIN.saturating_add(CALL_TIMEOUT);
 
 /// How long a connection may take to open.
 pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);

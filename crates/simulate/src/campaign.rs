@@ -131,7 +131,7 @@ impl Campaign {
             say(&seeds_line(failed.check(), &self.seeds_by_check[failed.check()]));
             match (words.brief, failed.failures.first()) {
                 (true, Some(failure)) => say(&report::headline(failed.seed, failure)),
-                _ => report::failure(failed.seed, failed.check(), words.mutant),
+                _ => report::failure(failed.seed, words.mutant),
             }
         }
         Ok(())

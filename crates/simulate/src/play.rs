@@ -35,15 +35,15 @@ pub fn story(scenario: &Scenario, bug: Option<Bug>) -> Outcome {
 }
 
 impl Outcome {
-    /// What this check does not accept, if it is one of those that fail.
-    pub fn failure_of(&self, check: &str) -> Option<&Failure> {
-        self.verdict.as_ref().err()?.iter().find(|failure| failure.check == check)
+    /// What is not accepted first.
+    pub fn first(&self) -> Option<&Failure> {
+        self.verdict.as_ref().err()?.first()
     }
 
-    /// What is not accepted first, if it is what `other` says of another story: by the same check, and for the same reason as
+    /// The [`first`](Outcome::first), if it is what `other` says of another story: by the same check, and for the same reason as
     /// far as words without their numbers tell; a panic at the same place.
     pub fn fails_alike(&self, other: &Failure) -> Option<&Failure> {
-        let first = self.verdict.as_ref().err()?.first()?;
+        let first = self.first()?;
         let place = |failure: &Failure| match failure.check {
             PANIC => failure.words.split_whitespace().next().map(str::to_owned),
             _ => None,

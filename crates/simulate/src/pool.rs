@@ -63,7 +63,7 @@ impl Failed {
 
 /// As many threads as there are cores, or as were asked for.
 pub fn threads(asked: Option<usize>) -> usize {
-    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from)).max(1)
+    asked.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
 /// Plays the job and hands every block to `see`, in the order of the seeds and without a gap, until that breaks off.

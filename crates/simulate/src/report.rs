@@ -32,8 +32,8 @@ pub fn one_seed(seed: u64, part: &Part, bug: Option<Bug>, tell: bool) -> bool {
         }
         Err(failures) => {
             failures.iter().for_each(|failure| say(&headline(seed, failure)));
-            if let (Some(first), true) = (failures.first(), part.is_whole() && !tell) {
-                failure(seed, first.check, bug);
+            if part.is_whole() && !tell {
+                failure(seed, bug);
             } else if let (Some(first), Some(run)) = (failures.first(), &outcome.run) {
                 say(&last_events(run, first));
             }
@@ -42,12 +42,12 @@ pub fn one_seed(seed: u64, part: &Part, bug: Option<Bug>, tell: bool) -> bool {
     }
 }
 
-/// Makes the story smaller in which this check fails, and tells it. What is left fails as the whole does: by the same check,
+/// Makes a story smaller in which something fails, and tells it. What is left fails as the whole does: by the same check,
 /// and for the same reason as far as its words tell.
-pub fn failure(seed: u64, check: &str, bug: Option<Bug>) {
+pub fn failure(seed: u64, bug: Option<Bug>) {
     let whole = Scenario::of(seed);
     let failed = play::story(&whole, bug);
-    let Some(failure) = failed.failure_of(check) else { return };
+    let Some(failure) = failed.first() else { return };
     say(&headline(seed, failure));
     let shrunk = shrink(&whole, failure.at, &mut |scenario| {
         play::story(scenario, bug).fails_alike(failure).map(|failure| failure.at)

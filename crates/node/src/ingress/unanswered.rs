@@ -2,7 +2,6 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use ownership::Unknown;
 use ownership::ingress::{Outcome, WhyFailed};
 
 /// The counters, in the order of [`WhyFailed::ALL`].
@@ -12,8 +11,9 @@ pub(super) struct Unanswered([AtomicU64; WhyFailed::ALL.len()]);
 impl Unanswered {
     /// Counts what a question to an owner came to, if that is no decision.
     pub(super) fn count(&self, outcome: &Outcome) {
-        if let Some(why) = outcome.why_unanswered().map(of_any_leg)
-            && let Some(place) = WhyFailed::ALL.iter().position(|known| *known == why)
+        // By its word, which is one for all legs.
+        if let Some(why) = outcome.why_unanswered()
+            && let Some(place) = WhyFailed::ALL.iter().position(|known| known.as_str() == why.as_str())
         {
             self.0[place].fetch_add(1, Relaxed);
         }
@@ -22,21 +22,6 @@ impl Unanswered {
     /// How many there were, by the word of the reason.
     pub(super) fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         WhyFailed::ALL.iter().zip(&self.0).map(|(why, count)| (why.as_str(), count.load(Relaxed)))
-    }
-}
-
-/// The reason, whichever leg it was for: they are counted together.
-const fn of_any_leg(why: WhyFailed) -> WhyFailed {
-    match why {
-        WhyFailed::Unknown(Unknown::TableFull { .. }) => WhyFailed::Unknown(Unknown::TableFull { leg: 0 }),
-        WhyFailed::Unknown(Unknown::Lease | Unknown::Record | Unknown::Policy | Unknown::Clock)
-        | WhyFailed::NoOwner
-        | WhyFailed::Silence
-        | WhyFailed::Unreachable
-        | WhyFailed::NotOwner
-        | WhyFailed::Late
-        | WhyFailed::OldEpoch
-        | WhyFailed::CircuitOpen => why,
     }
 }
 

@@ -3,14 +3,11 @@
 
 use std::sync::Arc;
 
-use limits::{Moment, Span};
+use limits::Moment;
 use ownership::ingress::{Breaker, Pass};
 use parking_lot::Mutex;
 
 use crate::peer::tally::PeerTally;
-
-/// For how long a peer that was left alone is still told to be, once it would be tried again and nobody wants anything of it.
-const LINGER: Span = Span::from_secs(10);
 
 /// The circuit to one peer.
 #[derive(Debug)]
@@ -45,12 +42,9 @@ impl Circuit {
         self.with(|breaker| breaker.handle_failure(now));
     }
 
-    /// Whether a question would be barred, or would have been [`LINGER`] ago: what the breaker itself says is as old as the
-    /// last question.
+    /// Whether the peer is left alone, to show.
     pub(super) fn is_open(&self, now: Moment) -> bool {
-        let breaker = self.breaker.lock().clone();
-        let barred = |at: Moment| breaker.clone().poll_pass(at) == Pass::Barred;
-        barred(now) || barred(now.saturating_sub(LINGER))
+        self.breaker.lock().is_open(now)
     }
 
     fn with<T>(&self, act: impl FnOnce(&mut Breaker) -> T) -> T {
@@ -67,6 +61,8 @@ impl Circuit {
 
 #[cfg(test)]
 mod tests {
+    use limits::Span;
+
     use super::*;
 
     fn ms(millis: u64) -> Moment {
@@ -103,5 +99,11 @@ mod tests {
         assert!(silent.is_open(ms(501)) && !silent.may_ask(ms(501)), "nobody has asked since");
         silent.handle_answer(ms(0));
         assert!(!silent.is_open(ms(502)), "it lives");
+
+        let asked_once = Circuit::new(Arc::default());
+        assert!(asked_once.may_ask(ms(0)));
+        asked_once.handle_sent(ms(0));
+        let shown = [500, 501, 5_000, 12_000, 12_001].map(|at| asked_once.is_open(ms(at)));
+        assert_eq!(shown, [false, true, true, true, false], "nobody asks it again");
     }
 }

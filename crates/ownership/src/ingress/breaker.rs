@@ -23,10 +23,13 @@ pub const PROBE: Span = Span::from_millis(250);
 /// of long ago left behind bars nobody.
 pub const MEMORY: Span = Span::from_secs(2);
 
+/// For how long a peer that was left alone is still told to be, once nobody would be barred for it any more.
+pub const LINGER: Span = Span::from_secs(10);
+
 /// What is known of one peer by what came back from it.
 #[derive(Clone, Debug, Default)]
 pub struct Breaker {
-    /// When somebody last wanted to ask it.
+    /// When somebody last wanted to ask it, or first had to do with it.
     wanted: Option<Moment>,
     /// When the last message was sent.
     sent: Option<Moment>,
@@ -58,17 +61,6 @@ pub enum Pass {
     Barred,
 }
 
-/// How a peer stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// It is asked.
-    Closed,
-    /// It is left alone.
-    Open,
-    /// It is being tried.
-    Probing,
-}
-
 impl Breaker {
     /// A peer of which nothing is known, which is asked.
     pub fn new() -> Breaker {
@@ -77,9 +69,10 @@ impl Breaker {
 
     /// Whether a question may be put to the peer now. Whoever may puts it: it may be the probe.
     pub fn poll_pass(&mut self, now: Moment) -> Pass {
-        if self.wanted.replace(now).is_some_and(|wanted| now.since(wanted) > MEMORY) {
+        if self.is_forgotten(now) {
             (self.circuit, self.silent_since, self.failures) = (Circuit::Closed, None, 0);
         }
+        self.wanted = Some(now);
         let pass = match self.circuit {
             Circuit::Closed if self.is_silent(now) => self.open(PAUSE_MIN, now),
             Circuit::Closed => Pass::Go,
@@ -97,6 +90,7 @@ impl Breaker {
 
     /// Something that is to be answered was sent.
     pub fn handle_sent(&mut self, now: Moment) {
+        self.wanted.get_or_insert(now);
         self.sent = Some(now);
         self.silent_since.get_or_insert(now);
     }
@@ -112,6 +106,7 @@ impl Breaker {
 
     /// The peer could not be reached, or the connection broke with everything that was under way on it.
     pub fn handle_failure(&mut self, now: Moment) {
+        self.wanted.get_or_insert(now);
         self.failures = self.failures.saturating_add(1);
         self.silent_since = None;
         match self.circuit {
@@ -121,18 +116,19 @@ impl Breaker {
         }
     }
 
-    /// How the peer stands.
-    pub const fn standing(&self) -> Standing {
-        match self.circuit {
-            Circuit::Closed => Standing::Closed,
-            Circuit::Open { .. } => Standing::Open,
-            Circuit::Probing { .. } => Standing::Probing,
-        }
+    /// Whether the peer is left alone, to show: also [`LINGER`] after it would not be any more, had nobody asked.
+    pub fn is_open(&self, now: Moment) -> bool {
+        let shut = self.circuit != Circuit::Closed || self.is_silent(now);
+        shut && !self.is_forgotten(now.saturating_sub(LINGER))
     }
 
     /// How often the peer began to be left alone, and how many questions were not put to it for that.
     pub const fn counts(&self) -> (u64, u64) {
         (self.opened, self.barred)
+    }
+
+    fn is_forgotten(&self, now: Moment) -> bool {
+        self.wanted.is_some_and(|wanted| now.since(wanted) > MEMORY)
     }
 
     fn is_silent(&self, now: Moment) -> bool {
@@ -204,9 +200,9 @@ mod tests {
             breaker.handle_sent(ms(at));
         }
         assert_eq!(sent_into_silence(&mut breaker, 510, 3_300), [610, 1_060, 1_710, 2_460, 3_210], "the pauses grow");
-        assert_eq!(breaker.standing(), Standing::Probing);
+        assert!(matches!(breaker.circuit, Circuit::Probing { .. }));
         breaker.handle_answer(ms(3_210));
-        assert_eq!((breaker.standing(), breaker.poll_pass(ms(3_301))), (Standing::Closed, Pass::Go));
+        assert_eq!((breaker.circuit, breaker.poll_pass(ms(3_301))), (Circuit::Closed, Pass::Go));
         assert_eq!(breaker.counts().0, 1);
     }
 

@@ -65,14 +65,21 @@ impl Denials {
     }
 
     /// Remembers what the owners of a question's groups said to its limits, in the order of the groups, if it is a denial
-    /// that is certain for a while. The question is one to spend its costs, matched at `revision`.
-    pub fn learn(&mut self, legs: &[AskedLeg], revision: u64, groups: SmallVec<[Heard; 1]>, now: Moment) {
+    /// that is certain for a while. The question is one to spend its costs, matched at `revision`. Answers until when it is
+    /// certain; `None` where nothing was learned.
+    pub fn learn(
+        &mut self,
+        legs: &[AskedLeg],
+        revision: u64,
+        groups: SmallVec<[Heard; 1]>,
+        now: Moment,
+    ) -> Option<Moment> {
         if self.cleared.is_some_and(|cleared| groups.iter().any(|heard| heard.sent <= cleared)) {
-            return;
+            return None;
         }
         let refusing = groups.iter().filter(|heard| !heard.verdict.allowed);
         let end = |heard: &Heard| heard.sent.saturating_add(heard.verdict.cacheable.scaled(SURE.0, SURE.1));
-        let Some(until) = refusing.map(end).min().filter(|until| *until > now) else { return };
+        let until = refusing.map(end).min().filter(|until| *until > now)?;
         if self.places.is_empty() {
             self.places.resize(DENIALS_MAX, None);
         }
@@ -80,6 +87,7 @@ impl Denials {
         self.held += usize::from(place.is_none());
         let legs = legs.iter().map(|leg| leg.to_check_leg()).collect();
         *place = Some(Denial { legs, revision, groups, heard: now, until });
+        Some(until)
     }
 
     /// What the owners of such a question's groups would say, in the order of the groups, if all that is known: `owner_of`

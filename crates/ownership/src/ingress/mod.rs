@@ -10,7 +10,7 @@ mod denials;
 mod earlier;
 
 pub use asking::{ATTEMPTS_MAX, Asking, Delivery, Outcome, POLICY_PAUSE, Patience, Step, WhyFailed};
-pub use breaker::{Breaker, FAILURES, MEMORY, PAUSE_MAX, PAUSE_MIN, PROBE, Pass, SILENCE, Standing};
+pub use breaker::{Breaker, FAILURES, LINGER, MEMORY, PAUSE_MAX, PAUSE_MIN, PROBE, Pass, SILENCE};
 pub use combine::{After, Combined, LegResult, Said, after, after_grant, combine};
 pub use conclude::{AskedLeg, Came, Conclusion, conclude};
 pub use denials::{DENIALS_MAX, Denials, Heard};

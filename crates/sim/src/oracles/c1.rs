@@ -38,14 +38,14 @@ struct Counted {
     row: Admitted,
     /// By which reign it was decided, in which order, and by which numbers.
     reign: usize,
-    /// Or by its copy.
-    by_two: bool,
     order: (Epoch, usize),
     decided: Moment,
     shape: Shape,
+    /// Whether two copies of an owner decided it.
+    by_two: bool,
 }
 
-/// A decision of a question about a key: the reign, its place in the trace, the numbers.
+/// A decision of a question about a key.
 #[derive(Clone, Copy)]
 struct Known {
     reign: usize,
@@ -71,9 +71,14 @@ fn by_question(story: &Story<'_>) -> Decisions {
                 // Of two copies of an owner that decided it, the one whose charge was not taken back.
                 let known = decisions.get(&question).copied();
                 let by_two = known.is_some_and(|known| known.by_two || known.reign != number);
-                let kept = known.filter(|known| stands(known.reign));
-                let decided = kept.unwrap_or(Known { reign: number, place: *place, at: *at, shape: leg.shape, by_two });
-                decisions.insert(question, Known { by_two, ..decided });
+                let kept = known.filter(|known| stands(known.reign)).unwrap_or(Known {
+                    reign: number,
+                    place: *place,
+                    at: *at,
+                    shape: leg.shape,
+                    by_two,
+                });
+                decisions.insert(question, Known { by_two, ..kept });
             }
         }
     }

@@ -69,7 +69,6 @@ fn between_the_ends(story: &Story<'_>, findings: &mut Findings) -> Result<(), Fa
 
 /// The charges of one key that stand, in stretches of one set of numbers, each within them.
 fn within(story: &Story<'_>, key: &Key, account: &Account, findings: &mut Findings) -> Result<(), Failure> {
-    let clock = &story.clocks[&account.partition];
     let chain = &story.chains[&account.partition];
     let rank = |reign: usize| chain.iter().position(|number| *number == reign);
     let stands = |touch: &&Touch| match touch.what {
@@ -80,11 +79,7 @@ fn within(story: &Story<'_>, key: &Key, account: &Account, findings: &mut Findin
     charges.sort_by_key(|touch| rank(touch.reign));
     let overlaps = story.overlaps(account.partition);
     for run in charges.chunk_by(|one, other| goes_on(account, one, other)) {
-        let mut spent: Vec<Spent> = run
-            .iter()
-            .map(|touch| Spent { at: clock.witness(touch.reign, touch.clock), wall: touch.wall, cost: touch.cost })
-            .collect();
-        spent.sort_by_key(|one| one.at);
+        let spent = witnessed(story, run);
         let shape = &run[0].shape;
         let over = if tell_one_time(run) {
             excess(shape, &key.1, &spent)
@@ -103,6 +98,16 @@ fn within(story: &Story<'_>, key: &Key, account: &Account, findings: &mut Findin
     across_changes(story, key, (account, &charges), &overlaps, findings)
 }
 
+/// What was charged, in the order of the witness.
+fn witnessed(story: &Story<'_>, run: &[&Touch]) -> Vec<Spent> {
+    let clock = &story.clocks[&story.reigns[run[0].reign].partition];
+    let witness =
+        |touch: &&Touch| Spent { at: clock.witness(touch.reign, touch.clock), wall: touch.wall, cost: touch.cost };
+    let mut spent: Vec<Spent> = run.iter().map(witness).collect();
+    spent.sort_by_key(|one| one.at);
+    spent
+}
+
 /// Where only amounts changed, what was used stays used: all of it together keeps the greatest of them, those included by
 /// which something was refused in between.
 fn across_changes(
@@ -115,15 +120,11 @@ fn across_changes(
     for run in charges.chunk_by(|one, other| goes_on_in_amounts(one, other)) {
         let (first, last) = (run[0], run[run.len() - 1]);
         let met: Vec<Shape> = account.met_between(first.at, last.at).collect();
-        let in_amounts_only = met.iter().all(|shape| differs_in_amounts(first.shape, *shape));
+        let in_amounts_only = met.iter().all(|shape| are_alike_but_for_amounts(first.shape, *shape));
         if met.iter().all(|shape| *shape == first.shape) || !in_amounts_only || !tell_one_time(run) {
             continue;
         }
-        let clock = &story.clocks[&account.partition];
-        let witness =
-            |touch: &&Touch| Spent { at: clock.witness(touch.reign, touch.clock), wall: touch.wall, cost: touch.cost };
-        let mut spent: Vec<Spent> = run.iter().map(witness).collect();
-        spent.sort_by_key(|one| one.at);
+        let spent = witnessed(story, run);
         let widest = met.into_iter().fold(first.shape, wider);
         let (over, allowed) = (excess(&widest, &key.1, &spent), Story::beyond(&widest, overlaps));
         findings.count("keys whose amounts changed", 1);
@@ -138,14 +139,13 @@ fn across_changes(
 /// Whether two charges one after the other are counted alike but for amounts.
 fn goes_on_in_amounts(one: &Touch, other: &Touch) -> bool {
     let goes_on = one.reign == other.reign || (one.shape.basis, other.shape.basis) == (Basis::Hi, Basis::Hi);
-    goes_on && differs_in_amounts(one.shape, other.shape)
+    goes_on && are_alike_but_for_amounts(one.shape, other.shape)
 }
 
-/// Whether two sets of numbers are alike but for amounts.
-fn differs_in_amounts(one: Shape, other: Shape) -> bool {
-    let widest = wider(one, other);
-    let alike = |shape: Shape| wider(shape, widest) == widest && wider(widest, shape) == widest;
-    one.rate.map(|rate| rate.period()) == other.rate.map(|rate| rate.period()) && alike(one) && alike(other)
+/// Whether two sets of numbers are alike but for amounts: then either is the wider alike.
+fn are_alike_but_for_amounts(one: Shape, other: Shape) -> bool {
+    let period = |shape: Shape| shape.rate.map(|rate| rate.period());
+    period(one) == period(other) && wider(one, other) == wider(other, one)
 }
 
 /// The greater of two amounts, and of two bursts.

@@ -1,7 +1,8 @@
 //! Charges: what is on the owners' accounts is there because somebody was let pass with it, or because nobody could tell
 //! the owner otherwise. Whoever was let pass by an owner was charged there, and that charge was not taken back; whatever
 //! else stands is the cost of a question that timed out or was refused elsewhere and whose cancel was lost, or whose
-//! ingress died before it could send one.
+//! ingress died before it could send one; of an attempt that came as a new question; or of an account that was over when
+//! another owner answered.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +10,7 @@ use limits::{Moment, Span};
 use ownership::{CheckId, Epoch, RECORD_HORIZON};
 use ring::PartitionId;
 
-use super::story::{Charge, Reign, Spell, Story};
+use super::story::{Charge, REMEMBERED_AT_LEAST, Reign, Spell, Story};
 use super::takeover_time::{AFTERMATH, is_harmless};
 use super::{Failure, Findings};
 use crate::history::Source;
@@ -35,7 +36,7 @@ pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Fa
                 continue;
             }
             let askings = asked.get(&charge.decided.id).map_or(&[][..], |askings| askings);
-            match excuse(story, reign, charge, askings, &told) {
+            match excuse(Case { story, reign, charge, askings, settling: &told }) {
                 Some(why) => findings.count(why, cost),
                 None => {
                     let words = format!(
@@ -129,88 +130,107 @@ fn corrected(story: &Story<'_>) -> Corrected {
     sent
 }
 
-/// Whether what an ingress sent an owner about a charge may not have come, or have come in vain: by the weather, a fault, or
-/// the end of either; or by the end of the record that it is about. After the healing nothing is lost any more.
-fn may_have_failed(story: &Story<'_>, reign: &Reign<'_>, charge: &Charge<'_>, sent: &[(u8, Moment)]) -> bool {
-    let fails = |(node, at): &(u8, Moment)| {
-        let (from, until) = (at.saturating_sub(AFTERMATH), at.saturating_add(SETTLED_WITHIN));
-        let disturbs = |fault: &&Fault| !is_harmless(fault);
-        let disturbed = story.spells.iter().filter(|spell| spell.overlaps(from, until));
-        let rains = story.healed.is_none_or(|healed| *at < healed) && story.scenario.weather.lost_per_mille > 0;
-        rains
-            || disturbed.into_iter().any(|spell| story.fault(spell).as_ref().is_none_or(disturbs))
-            || !story.was_up(*node, charge.at, until)
-            || reign.ended.is_some_and(|ended| ended <= until)
-            || at.since(charge.at) >= RECORD_HORIZON.scaled(9, 10)
-    };
-    sent.iter().all(fails)
+/// A charge that nobody was let pass with.
+#[derive(Clone, Copy)]
+struct Case<'c> {
+    story: &'c Story<'c>,
+    reign: &'c Reign<'c>,
+    charge: &'c Charge<'c>,
+    askings: &'c [&'c Told],
+    settling: &'c Settling,
 }
 
-/// Why a charge stands that nobody was let pass with, by the name under which it is counted; `None` where nothing explains
-/// it.
-fn excuse(
-    story: &Story<'_>,
-    reign: &Reign<'_>,
-    charge: &Charge<'_>,
-    askings: &[&Told],
-    settling: &Settling,
-) -> Option<&'static str> {
-    let shadows_only = charge.decided.legs.iter().all(|leg| leg.shadow || leg.cost == 0);
-    if shadows_only {
-        return Some("units charged where a limit only watches");
-    }
-    if story.end().since(charge.at) < SETTLED_WITHIN {
-        return Some("units charged at the very end");
-    }
-    if reign.ended.is_some_and(|ended| ended.since(charge.at) < SETTLED_WITHIN) {
-        return Some("units charged on an account that was dropped soon after");
-    }
-    let (id, partition, epoch) = (charge.decided.id, reign.partition, reign.epoch);
-    // What one copy of an owner charged, the other may have refused or taken back (row 17).
-    let chain = story.chains.get(&partition).into_iter().flatten().map(|number| &story.reigns[*number]);
-    if chain.into_iter().any(|other| other.epoch == epoch && other.is_beside()) {
-        return Some("units charged by one of two copies");
-    }
-    if let Some(sent) = settling.corrected.get(&(id, partition)) {
-        let asked_once = askings.iter().map(|told| asked(story, told).count()).sum::<usize>() == 1;
-        match asked_once && !may_have_failed(story, reign, charge, sent) {
-            true => return None,
-            false => return Some("units charged whose cancel was sent, and may have been lost"),
+/// Why it stands, by the name under which it is counted; `None` where nothing explains it. First what became of the account,
+/// then of the cancel; where none was sent, what else answered, and what became of who asked.
+fn excuse(case: Case<'_>) -> Option<&'static str> {
+    let Case { reign, charge, settling, .. } = case;
+    case.of_the_account().or_else(|| match settling.corrected.get(&(charge.decided.id, reign.partition)) {
+        Some(sent) => case.of_the_cancel(sent),
+        None => case.of_another_answer().or_else(|| case.of_the_ingress()),
+    })
+}
+
+impl Case<'_> {
+    fn of_the_account(self) -> Option<&'static str> {
+        let Case { story, reign, charge, .. } = self;
+        if charge.decided.legs.iter().all(|leg| leg.shadow || leg.cost == 0) {
+            return Some("units charged where a limit only watches");
         }
+        if story.end().since(charge.at) < SETTLED_WITHIN {
+            return Some("units charged at the very end");
+        }
+        if reign.ended.is_some_and(|ended| ended.since(charge.at) < SETTLED_WITHIN) {
+            return Some("units charged on an account that was dropped soon after");
+        }
+        // What one copy of an owner charged, the other may have refused or taken back (row 17).
+        let mut chain = story.chains.get(&reign.partition).into_iter().flatten().map(|number| &story.reigns[*number]);
+        let is_copied = chain.any(|other| other.epoch == reign.epoch && other.is_beside());
+        is_copied.then_some("units charged by one of two copies")
     }
-    // An earlier owner had decided, and its records went with its reign (row 24): an attempt that the network held until
-    // then is a new question to the next one.
-    let before = (id, partition, Epoch(0))..(id, partition, epoch);
-    if settling.acted.range(before).any(|(_, acted)| acted.iter().any(|(_, at)| *at <= charge.at)) {
-        return Some("units charged by an attempt that came in a later reign than its answer");
+
+    /// A decision of which others were told too stands, whoever cancels it.
+    fn of_the_cancel(self, sent: &[(u8, Moment)]) -> Option<&'static str> {
+        let asked_once = self.askings.iter().map(|told| asked(self.story, told).count()).sum::<usize>() == 1;
+        let fails = !asked_once || self.may_have_failed(sent);
+        fails.then_some("units charged whose cancel was sent, and may have been lost")
     }
-    if was_forgotten(reign, charge) {
-        return Some("units charged by an attempt that came when the record of its answer was over");
+
+    /// Whether what was sent may not have come, or have come in vain: by the weather, a fault, or the end of either; or by
+    /// the end of the record that it is about. After the healing nothing is lost any more.
+    fn may_have_failed(self, sent: &[(u8, Moment)]) -> bool {
+        let Case { story, reign, charge, .. } = self;
+        let disturbs = |spell: &Spell| story.fault(spell).is_none_or(|fault| !is_harmless(fault));
+        let fails = |(node, at): &(u8, Moment)| {
+            let (from, until) = (at.saturating_sub(AFTERMATH), at.saturating_add(SETTLED_WITHIN));
+            let rains = story.healed.is_none_or(|healed| *at < healed) && story.scenario.weather.lost_per_mille > 0;
+            rains
+                || story.spells.iter().any(|spell| spell.overlaps(from, until) && disturbs(spell))
+                || !story.was_up(*node, charge.at, until)
+                || reign.ended.is_some_and(|ended| ended <= until)
+                || at.since(charge.at) >= REMEMBERED_AT_LEAST
+        };
+        sent.iter().all(fails)
     }
-    // An ingress let it pass, and its caller had given up, or been told by another one.
-    let acted = settling.acted.get(&(id, partition, epoch)).map_or(&[][..], |acted| acted);
-    if acted.is_empty() && was_succeeded(story, charge, (partition, epoch), settling) {
-        return Some("units charged by an owner whose successor answered instead");
+
+    fn of_another_answer(self) -> Option<&'static str> {
+        let Case { story, reign, charge, settling, .. } = self;
+        let (id, partition, epoch) = (charge.decided.id, reign.partition, reign.epoch);
+        // An earlier owner had decided, and its records went with its reign (row 24): an attempt that the network held until
+        // then is a new question to the next one.
+        let before = (id, partition, Epoch(0))..(id, partition, epoch);
+        if settling.acted.range(before).any(|(_, acted)| acted.iter().any(|(_, at)| *at <= charge.at)) {
+            return Some("units charged by an attempt that came in a later reign than its answer");
+        }
+        if was_forgotten(reign, charge) {
+            return Some("units charged by an attempt that came when the record of its answer was over");
+        }
+        let nobody_acted = !settling.acted.contains_key(&(id, partition, epoch));
+        let succeeded = nobody_acted && was_succeeded(story, charge, (partition, epoch), settling);
+        succeeded.then_some("units charged by an owner whose successor answered instead")
     }
-    let puts = |told: &Told, node: u8| asked(story, told).filter(|asked| *asked == node).count();
-    let told_there = |(node, at): &(u8, Moment)| {
-        let by_it = |told: &&&Told| told.node == *node && told.decision.is_some() && told.returned >= *at;
-        // Of two askings at one node only one told its caller anything.
-        askings.iter().find(by_it).is_some_and(|told| puts(told, *node) < 2)
-    };
-    if acted.iter().any(|acted| !told_there(acted)) {
-        return Some("units charged and let pass, with nobody there any more to hear it");
+
+    fn of_the_ingress(self) -> Option<&'static str> {
+        let Case { story, reign, charge, askings, settling } = self;
+        // It let the question pass, and its caller had given up, or been told by another one.
+        let acted = settling.acted.get(&(charge.decided.id, reign.partition, reign.epoch));
+        let puts = |told: &Told, node: u8| asked(story, told).filter(|asked| *asked == node).count();
+        let told_there = |(node, at): &(u8, Moment)| {
+            let by_it = |told: &&&Told| told.node == *node && told.decision.is_some() && told.returned >= *at;
+            // Of two askings at one node only one told its caller anything.
+            askings.iter().find(by_it).is_some_and(|told| puts(told, *node) < 2)
+        };
+        if acted.into_iter().flatten().any(|acted| !told_there(acted)) {
+            return Some("units charged and let pass, with nobody there any more to hear it");
+        }
+        let soon = charge.at.saturating_add(SETTLED_WITHIN);
+        let copied = |node: u8, told: &Told| story.had_a_copy(node, told.invoked, soon);
+        if askings.iter().any(|told| asked(story, told).any(|node| copied(node, told))) {
+            return Some("units charged for one of two copies");
+        }
+        let died = |node: u8, told: &Told| !story.was_up(node, told.invoked, settles_by(story, node, charge.at));
+        let lost_its_ingress = askings.iter().any(|told| asked(story, told).any(|node| died(node, told)));
+        (askings.is_empty() || lost_its_ingress).then_some("units charged whose ingress died")
     }
-    let died = |node: u8, told: &Told| !story.was_up(node, told.invoked, settles_by(story, node, charge.at));
-    let copied = |node: u8, told: &Told| story.had_a_copy(node, told.invoked, charge.at.saturating_add(SETTLED_WITHIN));
-    if askings.iter().any(|told| asked(story, told).any(|node| copied(node, told))) {
-        return Some("units charged for one of two copies");
-    }
-    let lost_its_ingress = askings.iter().any(|told| asked(story, told).any(|node| died(node, told)));
-    if askings.is_empty() || lost_its_ingress {
-        return Some("units charged whose ingress died");
-    }
-    None
 }
 
 /// Whether a successor that was appointed after the charge answered the question, and somebody acted on that: an account

@@ -1,11 +1,12 @@
 //! Denials are justified: when an owner refused, its account could hold no more, by what it had charged and not taken back,
 //! what it had booked, and what its predecessor may have spent. What is left of a charge that was taken back is the
 //! limit's business, so every doubt of that kind speaks for the denial. A takeover that is to blame is named as the reason,
-//! and only while it can be. What callers were told follows from what was said.
+//! and only while it can be; where a debt was booked on its floor, or a bucket or counter shows it as use, it need not be.
+//! What callers were told follows from what was said.
 
 use std::collections::{BTreeMap, VecDeque};
 
-use limits::{Algorithm, Align, Basis, Fingerprint, Moment, Shape, Span, WallTime};
+use limits::{Algorithm, Align, Basis, Fingerprint, Moment, Now, Shape, Span, WallTime};
 
 use super::fullest::{index, shift};
 use super::story::{Account, Key, Reign, Story, Touch, What};
@@ -113,34 +114,69 @@ fn is_right(
     refusal: &Refusal<'_>,
     findings: &mut Findings,
 ) -> Result<(), String> {
-    let touch = refusal.touch;
-    let capacity = touch.shape.capacity().unwrap_or(u64::MAX);
-    if touch.cost > capacity {
+    if refusal.touch.cost > refusal.capacity() {
         return Ok(());
     }
     let floor = floor(reign, refusal);
-    if refusal.recovering && floor.is_none() {
+    match refusal.recovering {
+        true => may_be_blamed(reign, ledger, refusal, floor, findings),
+        false => is_used_up(reign, ledger, refusal, floor, findings),
+    }
+}
+
+impl Refusal<'_> {
+    fn capacity(&self) -> u64 {
+        self.touch.shape.capacity().unwrap_or(u64::MAX)
+    }
+
+    /// Whether there is no room for it where so much is used.
+    fn is_too_much(&self, used: u64) -> bool {
+        used.saturating_add(self.touch.cost) > self.capacity()
+    }
+
+    fn is_of_a_bucket(&self) -> bool {
+        matches!(self.touch.shape.algorithm, Algorithm::TokenBucket { .. })
+    }
+}
+
+/// Whether a takeover that was named as the reason can be it.
+fn may_be_blamed(
+    reign: &Reign<'_>,
+    ledger: &mut Ledger,
+    refusal: &Refusal<'_>,
+    floor: Option<Span>,
+    findings: &mut Findings,
+) -> Result<(), String> {
+    let touch = refusal.touch;
+    let Some(lasted) = floor else {
         let (taken, said) = (reign.full_as_of, (touch.clock, touch.wall));
         return Err(format!(
             "a takeover was named as the reason, and none can be: taken over at {taken:?}, said at {said:?}"
         ));
-    }
+    };
     // What is left of a bucket that was taken over empty is what has flowed in since.
-    let is_bucket = matches!(touch.shape.algorithm, Algorithm::TokenBucket { .. });
-    if refusal.recovering && is_bucket && !reign.is_beside() {
-        let used = ledger.used_since_takeover(touch);
-        if used.saturating_add(touch.cost) <= capacity && !ledger.changed {
+    if refusal.is_of_a_bucket() && !reign.is_beside() {
+        let (used, capacity) = (ledger.used_since_takeover(touch), refusal.capacity());
+        if !refusal.is_too_much(used) && !ledger.changed {
             return Err(format!("a takeover was named as the reason, and {used} of {capacity} can be used since"));
         }
     }
-    if refusal.recovering {
-        findings.count("denials by a takeover", 1);
-        let lasted = floor.unwrap_or_default();
-        findings.measure("longest after a takeover that it was the reason, ms", lasted.as_nanos() / 1_000_000);
-        return Ok(());
-    }
+    findings.count("denials by a takeover", 1);
+    findings.measure("longest after a takeover that it was the reason, ms", lasted.as_nanos() / 1_000_000);
+    Ok(())
+}
+
+/// Whether the limit was used up, or what a takeover left shows as use.
+fn is_used_up(
+    reign: &Reign<'_>,
+    ledger: &mut Ledger,
+    refusal: &Refusal<'_>,
+    floor: Option<Span>,
+    findings: &mut Findings,
+) -> Result<(), String> {
+    let touch = refusal.touch;
     let used = ledger.used(touch, refusal.key);
-    let full = |used: u64| used.saturating_add(touch.cost) > capacity;
+    let full = |used: u64| refusal.is_too_much(used);
     if full(used) {
         return Ok(());
     }
@@ -149,15 +185,14 @@ fn is_right(
         findings.count("denials beside that of another limit, by a takeover", 1);
         return Ok(());
     }
-    if full(ledger.used_since_takeover(touch)) && may_say_so(ledger, touch, floor, full) {
+    let full_since_takeover = full(ledger.used_since_takeover(touch));
+    if full_since_takeover && may_say_so(ledger, touch, floor, full) {
         findings.count("denials by what a takeover left", 1);
         return Ok(());
     }
     // Debts that were booked make a key known, on the floor; what is on it then is told as used.
-    if floor.is_some()
-        && ledger.has_debts()
-        && (!is_bucket || ledger.changed || full(ledger.used_since_takeover(touch)))
-    {
+    let is_full = !refusal.is_of_a_bucket() || ledger.changed || full_since_takeover;
+    if floor.is_some() && ledger.has_debts() && is_full {
         findings.count("denials by what a takeover left, where a debt was booked", 1);
         return Ok(());
     }
@@ -167,7 +202,7 @@ fn is_right(
         return Ok(());
     }
     let whose = if floor.is_some() { "which only the takeover explains" } else { "which nothing explains" };
-    Err(format!("{used} of {capacity} were used at most, {whose}"))
+    Err(format!("{used} of {} were used at most, {whose}", refusal.capacity()))
 }
 
 /// Whether what a takeover left may be told as used. A bucket that was taken over empty gives out its rate and stays near
@@ -203,33 +238,29 @@ fn floor(reign: &Reign<'_>, refusal: &Refusal<'_>) -> Option<Span> {
         Algorithm::SlidingCounter => since < period.saturating_add(period),
         Algorithm::FixedWindow { align } => {
             let shift = if align == Align::Hashed { shift(refusal.key, period.as_nanos()) } else { 0 };
-            touches(full.wall, worked_out(reign, touch), touch.wall, shift, period)
+            touches(taken_over_at(reign, full, touch), touch.wall, shift, period)
         }
         Algorithm::Calendar { .. } | Algorithm::Concurrency { .. } => true,
     };
     matters.then_some(since)
 }
 
-/// What cluster time was at a takeover that came before it was known, with how far that may be off: as worked out when it
+/// What cluster time was at the takeover, and how far that may be off. Where it was not known then: as worked out when it
 /// became known, by a clock that may be off. Cluster time that is put back stands still from then on, so the latest counts.
-fn worked_out(reign: &Reign<'_>, touch: &Touch) -> Option<(WallTime, Span)> {
-    let taken = reign.full_as_of?.moment;
+fn taken_over_at(reign: &Reign<'_>, full: Now, touch: &Touch) -> Option<(WallTime, Span)> {
+    if let Some(wall) = full.wall {
+        return Some((wall, EDGE));
+    }
+    let since = |clock: Moment| clock.since(full.moment);
     let known = reign.decisions.iter().take_while(|(_, at, _)| *at <= touch.at);
-    let known = known.filter_map(|(_, _, decided)| Some(decided.wall?.saturating_sub(decided.clock.since(taken))));
-    let unsure = EDGE.saturating_add(EDGE).saturating_add(touch.clock.since(taken).scaled(2, 100));
+    let known = known.filter_map(|(_, _, decided)| Some(decided.wall?.saturating_sub(since(decided.clock))));
+    let unsure = EDGE.saturating_add(EDGE).saturating_add(since(touch.clock).scaled(2, 100));
     Some((known.max()?, unsure))
 }
 
-/// Whether the window of `now` may have been touched by the takeover, whose cluster time may be known only from here.
-fn touches(
-    then: Option<WallTime>,
-    worked_out: Option<(WallTime, Span)>,
-    now: Option<WallTime>,
-    shift: u64,
-    period: Span,
-) -> bool {
-    let Some(now) = now else { return true };
-    let Some((then, unsure)) = then.map(|then| (then, EDGE)).or(worked_out) else { return true };
+/// Whether the window of `now` may have been touched by the takeover; where either is not known it may.
+fn touches(then: Option<(WallTime, Span)>, now: Option<WallTime>, shift: u64, period: Span) -> bool {
+    let (Some((then, unsure)), Some(now)) = (then, now) else { return true };
     index(then.saturating_add(unsure), shift, period.as_nanos()) >= index(now, shift, period.as_nanos())
 }
 

@@ -194,7 +194,11 @@ mod tests {
     fn a_process_that_was_stopped_is_excused_for_so_long() {
         let stop = Fault::Stop { who: Who::Node(0), lasts: Span::ZERO };
         assert!(broken(stop.clone(), 1_050, 1_260).judged(judge).is_ok());
-        assert!(broken(stop, 1_050, 1_240).judged(judge).is_err());
+        assert!(broken(stop.clone(), 1_050, 1_240).judged(judge).is_err());
+        let mut on_a_fast_clock = broken(stop, 1_050, 1_255);
+        on_a_fast_clock.courses[0].change(ms(1_050), 500_000);
+        on_a_fast_clock.courses[0].change(ms(1_255), 0);
+        assert!(on_a_fast_clock.judged(judge).is_ok(), "by as much as the clock showed");
         let slow = Fault::Rate { who: Who::Node(0), ppm: 0, lasts: Span::ZERO };
         assert!(broken(slow, 1_050, 1_260).judged(judge).is_err(), "whose process went on");
     }

@@ -1,11 +1,11 @@
 //! S14, charge once: within the horizon of the records an owner decides a question once, however often it is asked; after
-//! its cancel or its debt not at all.
+//! its cancel or its debt not at all. What an earlier revision of the policy denied is decided anew.
 
 use std::collections::BTreeMap;
 
 use ownership::{CheckId, RECORD_HORIZON};
 
-use super::story::{Reign, Story};
+use super::story::{REMEMBERED_AT_LEAST, Reign, Story};
 use super::{Failure, Findings};
 use crate::world::trace::Decided;
 
@@ -33,13 +33,13 @@ fn once_each(reign: &Reign<'_>) -> Result<(), Failure> {
         if before.is_some_and(|before| decided.clock.since(before.clock) < RECORD_HORIZON) {
             return refused(format!("{whose} decided {:?} anew (attempt {})", decided.id, decided.attempt));
         }
-        let buried = reign.buried.get(&decided.id).map(|buried| (*buried, decided.clock));
-        if buried.is_some_and(|(buried, now)| now > buried && now.since(buried) < RECORD_HORIZON) {
+        let buried = reign.buried.get(&decided.id).filter(|buried| decided.clock > **buried);
+        if buried.is_some_and(|buried| decided.clock.since(*buried) < RECORD_HORIZON) {
             return refused(format!("{whose} decided {:?} after its cancel", decided.id));
         }
         // A debt does not make a question known for longer; one that came first makes it known.
         let booked = reign.booked.get(&decided.id).filter(|booked| **booked < *at && before.is_none());
-        if booked.is_some_and(|booked| at.since(*booked) < RECORD_HORIZON.scaled(9, 10)) {
+        if booked.is_some_and(|booked| at.since(*booked) < REMEMBERED_AT_LEAST) {
             return refused(format!("{whose} decided {:?}, of which a debt was booked", decided.id));
         }
     }
@@ -91,6 +91,18 @@ mod tests {
             let clock = telling.clock(0);
             telling.tell(Event::Decided(Decided { clock, ..decided }));
             assert_eq!(telling.judged(judge).is_ok(), kept, "{millis}");
+        }
+    }
+
+    #[test]
+    fn what_an_earlier_revision_denied_is_decided_anew_and_by_the_same_one_not() {
+        for (revision, kept) in [(2, true), (1, false)] {
+            let mut telling = Telling::new();
+            telling.at(100).reign(0, 1);
+            let denied = telling.at(200).decide(0, 1, 1, false);
+            let clock = telling.at(300).clock(0);
+            telling.tell(Event::Decided(Decided { clock, revision, ..denied }));
+            assert_eq!(telling.judged(judge).is_ok(), kept, "{revision}");
         }
     }
 

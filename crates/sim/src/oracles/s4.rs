@@ -154,4 +154,19 @@ mod tests {
         telling.at(100).reign(0, 1);
         assert!(telling.judged(judge).unwrap_err().words.contains("after the latest deadline"));
     }
+
+    #[test]
+    fn a_longer_ttl_is_granted_from_when_it_was_set() {
+        for (set, millis, kept) in [(true, 3_960, true), (true, 3_961, false), (false, 3_960, false)] {
+            let mut telling = Telling::new();
+            let fault = Fault::Ttl { ttl: Span::from_secs(4) };
+            telling.scenario.faults.push(Planned { when: When::At(ms(50)), fault });
+            if set {
+                telling.at(50).tell(Event::Broke { fault: 0, nodes: 7 });
+            }
+            granted(telling.at(99), 9_000);
+            telling.at(100).extend(0, millis);
+            assert_eq!(telling.judged(judge).is_ok(), kept, "{set} {millis}");
+        }
+    }
 }

@@ -40,8 +40,8 @@ enum Done {
 struct Victims {
     /// A bit each.
     nodes: u8,
-    /// From whom the network's faults cut them off.
-    from_them: u8,
+    /// Between whom the network's faults cut, a bit each.
+    cut: (u8, u8),
 }
 
 impl Victims {
@@ -50,9 +50,10 @@ impl Victims {
         self.nodes.trailing_zeros() as u8
     }
 
-    /// Whether a cut between them is one: somebody stands on each side, and nobody on both.
-    fn is_apart(self) -> bool {
-        self.nodes != 0 && self.from_them != 0 && self.nodes & self.from_them == 0
+    /// Whether the cut is one: somebody stands on each side, and nobody on both.
+    fn is_a_cut(&self) -> bool {
+        let (one, other) = self.cut;
+        one != 0 && other != 0 && one & other == 0
     }
 }
 
@@ -118,9 +119,8 @@ impl World<'_> {
     /// Whom a fault befalls now; nobody, where whoever it is meant for is not there, or where it would do nothing.
     fn befall(&self, fault: &Fault) -> Option<Victims> {
         let all = self.everybody();
-        let others = |nodes: u8| Victims { nodes, from_them: all & !nodes };
-        let one = |who| self.who(who).map(|node| others(1 << node));
-        let victims = match *fault {
+        let one = |who| self.who(who).map(|node| Victims { nodes: 1 << node, cut: (1 << node, all & !(1 << node)) });
+        match *fault {
             Fault::Crash { who, .. }
             | Fault::Stop { who, .. }
             | Fault::Freeze { who, .. }
@@ -128,23 +128,24 @@ impl World<'_> {
             | Fault::Isolate { who, .. }
             | Fault::SlowDisk { who, .. }
             | Fault::Overload { who, .. }
-            | Fault::Suspect { who } => one(who)?,
-            Fault::Clone { who } => one(who).filter(|one| self.copies_of(one.node()).is_empty())?,
-            Fault::Rate { who, ppm, .. } => one(who).filter(|one| self.place(one.node()).ppm() != ppm)?,
-            Fault::Leave { who, .. } => one(who).filter(|one| self.place(one.node()).leaves.is_none())?,
+            | Fault::Suspect { who } => one(who),
+            Fault::Clone { who } => one(who).filter(|one| self.copies_of(one.node()).is_empty()),
+            Fault::Rate { who, ppm, .. } => one(who).filter(|one| self.place(one.node()).ppm() != ppm),
+            Fault::Leave { who, .. } => one(who).filter(|one| self.place(one.node()).leaves.is_none()),
             Fault::OneWay { from, to, .. } => {
                 let one = one(from)?;
-                Victims { from_them: to.map_or(Some(one.from_them), |to| Some(1 << self.who(to)?))?, ..one }
+                let to = match to {
+                    Some(to) => 1 << self.who(to)?,
+                    None => one.cut.1,
+                };
+                Some(Victims { cut: (one.cut.0, to), ..one }).filter(Victims::is_a_cut)
             }
             Fault::Split { side, bridge, .. } => {
                 let apart = all & !bridge.map_or(0, |bridge| 1 << bridge);
-                let cut = Victims { nodes: side & apart, from_them: apart & !side };
-                return cut.is_apart().then_some(Victims { nodes: all, ..cut });
+                Some(Victims { nodes: all, cut: (side & apart, apart & !side) }).filter(Victims::is_a_cut)
             }
-            Fault::Storm { .. } | Fault::Policy { .. } | Fault::Ttl { .. } => Victims { nodes: all, from_them: 0 },
-        };
-        let does_something = !matches!(fault, Fault::OneWay { .. } | Fault::Isolate { .. }) || victims.is_apart();
-        does_something.then_some(victims)
+            Fault::Storm { .. } | Fault::Policy { .. } | Fault::Ttl { .. } => Some(Victims { nodes: all, cut: (0, 0) }),
+        }
     }
 
     fn place(&self, node: u8) -> &Machine {
@@ -203,26 +204,21 @@ impl World<'_> {
                 self.machine(node).leaves = Some(down);
                 self.input(node, Input::Leave);
                 let life = self.machine(node).life;
-                self.plan_after(LEAVE_WITHIN, Happening::Kill(Address { machine: node, life }, down));
+                self.plan_after(LEAVE_WITHIN, Happening::Kill(Address { machine: node, life }));
             }
         }
     }
 
     /// The network's faults.
     fn disturb(&mut self, number: usize, fault: &Fault, victims: Victims) {
-        let Victims { nodes, from_them } = victims;
+        let (one, other) = victims.cut;
         let lasts = match *fault {
             Fault::OneWay { lasts, .. } => {
-                self.network.cut(number, nodes, from_them);
+                self.network.cut(number, one, other);
                 lasts
             }
-            Fault::Isolate { lasts, .. } => {
-                self.network.cut_apart(number, nodes, from_them);
-                lasts
-            }
-            Fault::Split { side, bridge, lasts } => {
-                let bridge = bridge.map_or(0, |bridge| 1 << bridge);
-                self.network.cut_apart(number, side & nodes & !bridge, from_them);
+            Fault::Isolate { lasts, .. } | Fault::Split { lasts, .. } => {
+                self.network.cut_apart(number, one, other);
                 lasts
             }
             Fault::Storm { weather, lasts } => {
@@ -325,9 +321,8 @@ impl World<'_> {
 
     /// A process has left as planned.
     pub(super) fn left(&mut self, who: Address) {
-        let down = self.machine(who.machine).leaves.unwrap_or(Span::ZERO);
         // Not within the process's own turn.
-        self.plan_after(Span::ZERO, Happening::Kill(who, down));
+        self.plan_after(Span::ZERO, Happening::Kill(who));
     }
 
     /// Everything is mended for good.

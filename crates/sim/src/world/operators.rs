@@ -50,7 +50,7 @@ impl World<'_> {
     }
 
     /// Whether somebody is about to apply a policy.
-    pub(super) fn is_operating(&self) -> bool {
+    pub(super) fn is_applying_a_policy(&self) -> bool {
         let of_policy = |fault: usize| matches!(self.scenario.faults[fault].fault, Fault::Policy { .. });
         self.operators.iter().any(|operator| !operator.done && of_policy(operator.fault))
     }

@@ -35,7 +35,7 @@ impl World<'_> {
             Phase::Retrying => self.nodes().any(Node::is_retrying),
             Phase::Correcting => self.corrections > 0,
             Phase::Opening => self.nodes().any(Node::is_opening),
-            Phase::PolicyChanging => self.is_operating() || self.policies_differ(),
+            Phase::PolicyChanging => self.is_applying_a_policy() || self.policies_differ(),
             Phase::Leaving => self.nodes().any(Node::is_leaving),
             Phase::TtlChanging => self.is_ttl_changing(),
         }

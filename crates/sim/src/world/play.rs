@@ -110,7 +110,7 @@ pub(super) enum Happening {
     /// A process starts.
     Start(u8),
     /// A process that wanted to leave has had its time.
-    Kill(Address, Span),
+    Kill(Address),
     /// An operator tries again.
     Operate(usize),
     /// Everything is mended.
@@ -200,8 +200,9 @@ impl<'a> World<'a> {
             Happening::Break(fault) => self.begin_fault(fault),
             Happening::Mend(fault) => self.mend(fault),
             Happening::Start(machine) => self.start(machine),
-            Happening::Kill(Address { machine, life }, down) => {
+            Happening::Kill(Address { machine, life }) => {
                 if self.machine(machine).life == life && self.machine(machine).node.is_some() {
+                    let down = self.machine(machine).leaves.unwrap_or(Span::ZERO);
                     self.kill(machine, true);
                     self.plan_after(down, Happening::Start(machine));
                 }

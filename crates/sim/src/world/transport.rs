@@ -186,7 +186,7 @@ impl World<'_> {
         }
     }
 
-    /// The machines that answer under a node's address and on which a process runs or stands still.
+    /// A machine that answers under a node's address and on which a process runs or stands still, by lot where there are two.
     pub(super) fn behind(&mut self, node: u8) -> Option<u8> {
         let is_up = |machine: &Machine| machine.node_number == node && machine.node.is_some();
         let mut up = (0..).zip(&self.machines).filter(|(_, machine)| is_up(machine)).map(|(number, _)| number);
@@ -273,9 +273,8 @@ impl World<'_> {
     fn give_up_opening(&mut self, machine: u8, node: u8) {
         self.connections.pause.insert((machine, node), self.now.saturating_add(OPEN_PAUSE));
         let waits = |held: &Held| held.is_opening && held.from.machine == machine && held.to == To::Node(node);
-        let (waiting, held) = std::mem::take(&mut self.held).into_iter().partition(waits);
+        let (waiting, held): (Vec<Held>, Vec<Held>) = std::mem::take(&mut self.held).into_iter().partition(waits);
         self.held = held;
-        let waiting: Vec<Held> = waiting;
         waiting.iter().for_each(|held| self.never_send(held.from, &held.packet));
     }
 }

@@ -91,10 +91,10 @@ impl Grantor {
         standing.fate = Fate::OddClock;
         standing.deadline = standing.deadline.saturating_add(stretched(granted, drift.most).saturating_sub(granted));
         drop_pending(session, standing, &mut self.replies);
-        self.suspects.insert(session.node);
-        if self.suspects.len() > SUSPECTS_MAX {
+        if self.suspects.len() == SUSPECTS_MAX && !self.suspects.contains(&session.node) {
             self.suspects.pop_first();
         }
+        self.suspects.insert(session.node);
         let fast_ppb = middle.saturating_sub(drift.middle());
         self.tell(OddClock { session, fast_ppb, ended: true });
     }

@@ -21,7 +21,7 @@ use crate::world::{Course, Fault, Scenario};
 pub(super) use account::{Account, Touch, What};
 pub(super) use clock::PartitionClock;
 pub(super) use lease::Life;
-pub(super) use reign::{Charge, Reign};
+pub(super) use reign::{Charge, REMEMBERED_AT_LEAST, Reign};
 pub(super) use well::{Process, Spell};
 
 /// A key under a limit.

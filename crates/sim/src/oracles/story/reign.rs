@@ -2,11 +2,14 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use limits::{Moment, Now};
+use limits::{Moment, Now, Span};
 use ownership::{Asker, CheckId, Epoch, RECORD_HORIZON, SessionId};
 use ring::PartitionId;
 
 use crate::world::trace::Decided;
+
+/// How long a decision is remembered at the least in real time, by a clock that runs fast.
+pub(in crate::oracles) const REMEMBERED_AT_LEAST: Span = RECORD_HORIZON.scaled(9, 10);
 
 /// A reign, or a copy's part of one.
 pub(in crate::oracles) struct Reign<'a> {
