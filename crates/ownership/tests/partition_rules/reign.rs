@@ -245,8 +245,9 @@ fn what_was_decided_is_told_again_and_what_was_charged_is_refunded_under_any_rev
     let refund = Check { revision: 7, ..first(2).spending(1, 0).to(Act::Refund { of: CheckId(1) }) };
     assert!(desk.decide(&mut partition, &refund, at_millis(3)).allowed);
     // What found nothing is not done again either, by whatever revision it is repeated.
-    let reset = Check { revision: 7, ..first(3).spending(2, 0).to(Act::Reset).named_by_its_caller() };
-    let found = desk.decide(&mut partition, &reset, at_millis(4));
-    let again = Check { revision: 8, ..reset.clone() };
-    assert!(!found.allowed && desk.decide(&mut partition, &again, at_millis(5)).replayed);
+    let refund = Act::Refund { of: CheckId(99) };
+    let vain = Check { revision: 7, ..first(3).spending(1, 0).to(refund).named_by_its_caller() };
+    assert!(!desk.decide(&mut partition, &vain, at_millis(4)).allowed);
+    let again = Check { revision: 8, ..vain.clone() };
+    assert!(desk.decide(&mut partition, &again, at_millis(5)).replayed);
 }
