@@ -10,6 +10,7 @@ const FILES: &[&str] = &[
     "ringfence/peer/v1/raft.proto",
     "ringfence/peer/v1/control.proto",
     "ringfence/peer/v1/peer.proto",
+    "ringfence/store/v1/record.proto",
 ];
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {

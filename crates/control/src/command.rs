@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use limits::Span;
 use ownership::SessionId;
+use ownership::kept::Incarnation;
 use ring::{NodeId, PartitionId};
 
 use crate::genesis::Genesis;
@@ -61,6 +62,21 @@ pub enum Command {
     SettleTtl {
         /// The log index of the entry that set the ttl in force: of another, it would say nothing.
         since: u64,
+    },
+    /// Where the records of a session count from now on.
+    Keep {
+        /// The session, live.
+        session: SessionId,
+        /// The number of this word among those of the session; only a higher one than the last is taken.
+        number: u64,
+        /// In which life of the store; `None`: nowhere, so that a successor reads the worst case.
+        store: Option<Incarnation>,
+    },
+    /// An operator vouches for a store: on its way into this life it has lost nothing that sessions had kept which have
+    /// ended by now.
+    Trust {
+        /// Which life.
+        incarnation: Incarnation,
     },
 }
 

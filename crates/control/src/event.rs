@@ -4,8 +4,9 @@
 use std::fmt;
 
 use limits::Span;
-use ownership::SessionId;
-use ring::NodeId;
+use ownership::kept::{Incarnation, Keeper};
+use ownership::{Epoch, SessionId};
+use ring::{NodeId, PartitionId};
 
 use crate::genesis::ClusterId;
 use crate::refusal::Refusal;
@@ -71,6 +72,20 @@ pub enum Event {
     LeaseSettled {
         /// How long they last.
         ttl: Span,
+    },
+    /// What a node keeps counts elsewhere from now on, or nowhere.
+    StoreChanged {
+        /// Its session.
+        session: SessionId,
+        /// Its name.
+        name: String,
+        /// In which life of the store; `None`: a takeover of this session reads the worst case.
+        store: Option<Incarnation>,
+    },
+    /// An operator vouches for a store.
+    StoreTrusted {
+        /// Which life of it.
+        incarnation: Incarnation,
     },
     /// Emergency shares are divided among fewer.
     NMaxLowered {
@@ -149,6 +164,46 @@ pub enum Event {
         /// How it reads what nobody wrote down.
         state: ActivatedState,
     },
+    /// The store answers this node.
+    StoreUp {
+        /// In which life of it.
+        incarnation: Incarnation,
+    },
+    /// The store cannot be used.
+    StoreDown {
+        /// Why, in words.
+        why: String,
+    },
+    /// What predecessors had kept of partitions that this node took over does not count: the worst case stands.
+    RecordsVoid {
+        /// How many partitions.
+        partitions: u16,
+        /// The stable word: see [`ownership::kept::Void`].
+        why: &'static str,
+    },
+    /// The store holds a partition for a later reign than this node's: its claim came second.
+    ClaimLost {
+        /// The partition.
+        partition: PartitionId,
+        /// This node's epoch.
+        epoch: Epoch,
+        /// In whose name it is held.
+        by: Keeper,
+    },
+    /// The store refused a write of this node: the partition is held in another reign's name.
+    WriteFenced {
+        /// The partition.
+        partition: PartitionId,
+        /// This node's epoch.
+        epoch: Epoch,
+        /// In whose name it is held.
+        by: Keeper,
+    },
+    /// What this node kept of partitions is gone from the store, and is written again: somebody emptied it.
+    RecordsLost {
+        /// How many partitions.
+        partitions: u16,
+    },
     /// A domain has no room for another key of this limit: the limit's `when_full` answers. Told once in a while.
     TableFull {
         /// The domain.
@@ -173,10 +228,12 @@ pub enum Event {
 }
 
 /// What a new owner knows of what was used.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum ActivatedState {
     /// Nothing was: nobody decided before.
     Fresh,
+    /// What the last owner had kept is known: limits that fail closed count what it may have admitted at most.
+    Allowance,
     /// Nothing is known: limits that fail closed count as used up as of the takeover.
     WorstCase,
 }
@@ -186,6 +243,7 @@ impl ActivatedState {
     pub const fn as_str(self) -> &'static str {
         match self {
             ActivatedState::Fresh => "fresh",
+            ActivatedState::Allowance => "allowance",
             ActivatedState::WorstCase => "worst_case",
         }
     }
@@ -203,6 +261,8 @@ impl Event {
             Event::MapPublished { .. } => "map_published",
             Event::LeaseChanged { .. } => "lease_changed",
             Event::LeaseSettled { .. } => "lease_settled",
+            Event::StoreChanged { .. } => "store_changed",
+            Event::StoreTrusted { .. } => "store_trusted",
             Event::NMaxLowered { .. } => "n_max_lowered",
             Event::PolicyApplied { .. } => "policy_applied",
             Event::PolicyBinding { .. } => "policy_binding",
@@ -213,6 +273,12 @@ impl Event {
             Event::LeaderChanged { .. } => "leader_changed",
             Event::LeaseLapsed { .. } => "lease_lapsed",
             Event::PartitionActivated { .. } => "partition_activated",
+            Event::StoreUp { .. } => "store_up",
+            Event::StoreDown { .. } => "store_down",
+            Event::RecordsVoid { .. } => "records_void",
+            Event::ClaimLost { .. } => "claim_lost",
+            Event::WriteFenced { .. } => "write_fenced",
+            Event::RecordsLost { .. } => "records_lost",
             Event::TableFull { .. } => "table_full",
             Event::ClockSuspect { .. } => "clock_suspect",
             Event::Draining => "draining",
@@ -239,6 +305,18 @@ impl Event {
             }
             Event::LeaseChanged { ttl, before } => vec![text("ttl", ttl), text("before", before)],
             Event::LeaseSettled { ttl } => vec![text("ttl", ttl)],
+            Event::StoreChanged { session, name, store } => {
+                let mut fields = lived_by(name, *session);
+                fields.extend(store.map(|store| text("store", &store)));
+                fields
+            }
+            Event::StoreTrusted { incarnation } | Event::StoreUp { incarnation } => vec![text("store", incarnation)],
+            Event::StoreDown { why } => vec![text("why", why)],
+            Event::RecordsVoid { partitions, why } => vec![text("partitions", partitions), text("why", why)],
+            Event::ClaimLost { partition, epoch, by } | Event::WriteFenced { partition, epoch, by } => {
+                held_by(*partition, *epoch, by)
+            }
+            Event::RecordsLost { partitions } => vec![text("partitions", partitions)],
             Event::NMaxLowered { n_max, before } => vec![text("n_max", n_max), text("before", before)],
             Event::PolicyApplied { domain, revision, author } => {
                 vec![text("domain", domain), text("revision", revision), text("author", author)]
@@ -272,6 +350,16 @@ impl Event {
 
 fn lived_by(name: &str, session: SessionId) -> Vec<(&'static str, String)> {
     vec![("node", name.to_owned()), ("id", id_text(session.node)), ("session", session_text(session))]
+}
+
+fn held_by(partition: PartitionId, epoch: Epoch, by: &Keeper) -> Vec<(&'static str, String)> {
+    vec![
+        ("partition", partition.0.to_string()),
+        ("epoch", epoch.0.to_string()),
+        ("held_epoch", by.epoch.0.to_string()),
+        ("id", id_text(by.session.node)),
+        ("session", session_text(by.session)),
+    ]
 }
 
 /// A node's number as `cluster status` shows it.

@@ -29,5 +29,5 @@ pub use policies::{
     PolicyRevision, RETIRED_MAX, REVISIONS_KEPT, RetiredLimit, TEXT_MAX,
 };
 pub use refusal::{Applied, Refusal};
-pub use sessions::{EndedSession, Ending, LiveSession, SESSIONS_MAX, SESSIONS_REMEMBERED, Sessions};
+pub use sessions::{EndedSession, Ending, KeptIn, LiveSession, SESSIONS_MAX, SESSIONS_REMEMBERED, Sessions};
 pub use state::{Cluster, Corrupt, Effects, State};

@@ -1,8 +1,9 @@
 //! The map: which session owns each partition, under which epoch. It alone appoints. An owner is replaced only after
 //! its session ended, and each owner has an epoch of its own, above all before it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use ownership::kept::{Incarnation, Keeper, Predecessor};
 use ownership::{Epoch, SessionId};
 use ring::{PartitionCount, PartitionId};
 
@@ -28,6 +29,8 @@ pub struct Assignment {
     pub owner: Option<SessionId>,
     /// The log index of the entry that made it so.
     pub since: u64,
+    /// Who decided last, before the owner; `None` where nobody did.
+    pub before: Option<Predecessor>,
 }
 
 /// A session has become the owner of a partition. What a node needs to activate it.
@@ -41,6 +44,8 @@ pub struct Appointment {
     pub session: SessionId,
     /// The log index of the entry: a limit allotted later cannot have been decided by anybody before.
     pub index: u64,
+    /// Who decided last before it; `None` where nobody did.
+    pub before: Option<Predecessor>,
 }
 
 impl Appointment {
@@ -53,7 +58,7 @@ impl Appointment {
 impl Map {
     /// All partitions vacant, and no epoch given.
     pub(crate) fn vacant(count: PartitionCount) -> Map {
-        let never = Assignment { epoch: Epoch(0), owner: None, since: 0 };
+        let never = Assignment { epoch: Epoch(0), owner: None, since: 0, before: None };
         Map { assignments: vec![never; usize::from(count.get())], version: 0 }
     }
 
@@ -79,8 +84,8 @@ impl Map {
 
     /// The appointment that stands for a partition, if it has an owner: what a node activates by after a snapshot.
     pub fn appointment(&self, partition: PartitionId) -> Option<Appointment> {
-        let Assignment { epoch, owner, since } = *self.get(partition)?;
-        Some(Appointment { partition, epoch, session: owner?, index: since })
+        let Assignment { epoch, owner, since, before } = *self.get(partition)?;
+        Some(Appointment { partition, epoch, session: owner?, index: since, before })
     }
 
     /// Whether `runs` may be appointed once the sessions in `ending` have ended: every partition exists, is named once
@@ -107,14 +112,18 @@ impl Map {
         Ok(())
     }
 
-    /// Takes everything from sessions that ended. Says how many partitions became vacant.
-    pub(crate) fn vacate(&mut self, index: u64, ended: &BTreeSet<SessionId>) -> u16 {
+    /// Takes everything from sessions that ended, whose records counted where `ended` says. Says how many partitions became
+    /// vacant.
+    pub(crate) fn vacate(&mut self, index: u64, ended: &BTreeMap<SessionId, Option<Incarnation>>) -> u16 {
         let mut vacated = 0;
         for assignment in &mut self.assignments {
-            if assignment.owner.is_some_and(|owner| ended.contains(&owner)) {
-                *assignment = Assignment { owner: None, since: index, ..*assignment };
-                vacated += 1;
-            }
+            let Some((session, store)) = assignment.owner.and_then(|owner| ended.get_key_value(&owner)) else {
+                continue;
+            };
+            let keeper = Keeper { epoch: assignment.epoch, session: *session };
+            let before = Some(Predecessor { keeper, store: *store, ended_at: index });
+            *assignment = Assignment { owner: None, since: index, before, ..*assignment };
+            vacated += 1;
         }
         if vacated > 0 {
             self.version = index;
@@ -130,8 +139,10 @@ impl Map {
                 let assignment = &mut self.assignments[number as usize];
                 debug_assert!(assignment.owner.is_none(), "S7: an owner is replaced only after its session ended");
                 let epoch = Epoch(assignment.epoch.0 + 1);
-                *assignment = Assignment { epoch, owner: Some(run.to), since: index };
-                appointments.push(Appointment { partition: PartitionId(number as u16), epoch, session: run.to, index });
+                let before = assignment.before;
+                *assignment = Assignment { epoch, owner: Some(run.to), since: index, before };
+                let partition = PartitionId(number as u16);
+                appointments.push(Appointment { partition, epoch, session: run.to, index, before });
             }
         }
         if !appointments.is_empty() {

@@ -36,6 +36,8 @@ pub enum Applied {
     InlineDefined,
     /// The ttl is the one that was asked for, or is waited for from now on.
     LeaseChanged,
+    /// The session's records count where it said, or an operator's word is taken.
+    StoreNoted,
 }
 
 /// Why an entry did nothing. Nothing changed on any node; each variant says whose doing it is and what to do.
@@ -130,6 +132,12 @@ pub enum Refusal {
     /// The ttl in force is waited for already, or it was changed again. Nothing is to be done.
     #[error("no longer ttl is waited for, or the ttl was changed again")]
     NothingToSettle,
+    /// The session has said something later about where its records count: nothing to do.
+    #[error("the session has said something later about its store (number {taken})")]
+    StoreOutdated {
+        /// The number of its last word.
+        taken: u64,
+    },
 
     /// The proposal follows another revision. The author reads the current one and decides again.
     #[error("the current revision is {current}")]

@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use ownership::SessionId;
+use ownership::kept::Incarnation;
 use ring::NodeId;
 
 use crate::command::{Addresses, NodeSpec};
@@ -40,6 +41,17 @@ pub struct LiveSession {
     pub node: NodeSpec,
     /// The log index at which it opened.
     pub opened_at: u64,
+    /// Where its records count.
+    pub kept: KeptIn,
+}
+
+/// Where the records of a session count, by its own word.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeptIn {
+    /// The number of its last word; 0 before the first.
+    pub number: u64,
+    /// In which life of the store; `None` while nowhere.
+    pub store: Option<Incarnation>,
 }
 
 /// A session that has ended.
@@ -139,7 +151,7 @@ impl Sessions {
         if self.live.len() >= SESSIONS_MAX {
             return Err(Refusal::TooManySessions);
         }
-        self.live.insert(session, LiveSession { node: node.clone(), opened_at: index });
+        self.live.insert(session, LiveSession { node: node.clone(), opened_at: index, kept: KeptIn::default() });
         self.n_max = self.n_max.max(self.lending());
         Ok(true)
     }
@@ -151,6 +163,16 @@ impl Sessions {
                 && ended.session.nonce == session.nonce
                 && ended.session.counter >= session.counter
         })
+    }
+
+    /// Takes a session's word on where its records count. Returns where they did, if that has changed.
+    pub(crate) fn keep(&mut self, session: SessionId, kept: KeptIn) -> Result<Option<Option<Incarnation>>, Refusal> {
+        let live = self.live.get_mut(&session).ok_or(Refusal::NotLive { session })?;
+        if kept.number <= live.kept.number {
+            return Err(Refusal::StoreOutdated { taken: live.kept.number });
+        }
+        let before = std::mem::replace(&mut live.kept, kept);
+        Ok((before.store != kept.store).then_some(before.store))
     }
 
     /// Ends a session that lives.

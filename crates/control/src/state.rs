@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use limits::Span;
+use ownership::kept::Trust;
 use ownership::lease::Terms;
 use ownership::{Epoch, SessionId};
 
@@ -14,7 +15,7 @@ use crate::lease::Lease;
 use crate::map::{Appointment, Map};
 use crate::policies::Policies;
 use crate::refusal::{Applied, Refusal};
-use crate::sessions::{EndedSession, Ending, Sessions};
+use crate::sessions::{EndedSession, Ending, KeptIn, Sessions};
 
 /// The state machine. A clone is cheap enough for a snapshot: documents are shared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -37,6 +38,8 @@ pub struct Cluster {
     pub map: Map,
     /// The documents, and the numbers of limits.
     pub policies: Policies,
+    /// The last word of an operator who vouches for a store.
+    pub trust: Option<Trust>,
 }
 
 /// What follows from an entry, beside its answer. The caller hands in an empty one or drains it between entries.
@@ -110,6 +113,7 @@ impl Cluster {
             sessions: Sessions::default(),
             map: Map::vacant(genesis.partitions),
             policies: Policies::default(),
+            trust: None,
         })
     }
 
@@ -134,6 +138,14 @@ impl Cluster {
             Command::LowerNMax { to } => self.lower_n_max(*to, effects),
             Command::SetTtl { ttl } => self.set_ttl(index, *ttl, effects),
             Command::SettleTtl { since } => self.settle_ttl(*since, effects),
+            Command::Keep { session, number, store } => {
+                self.keep(*session, KeptIn { number: *number, store: *store }, effects)
+            }
+            Command::Trust { incarnation } => {
+                self.trust = Some(Trust { incarnation: *incarnation, since: index });
+                effects.events.push(Event::StoreTrusted { incarnation: *incarnation });
+                Ok(Applied::StoreNoted)
+            }
         }
     }
 
@@ -161,6 +173,14 @@ impl Cluster {
         Ok(Applied::LeaseChanged)
     }
 
+    fn keep(&mut self, session: SessionId, kept: KeptIn, effects: &mut Effects) -> Result<Applied, Refusal> {
+        if self.sessions.keep(session, kept)?.is_some() {
+            let name = self.sessions.live.get(&session).map(|live| live.node.name.clone()).unwrap_or_default();
+            effects.events.push(Event::StoreChanged { session, name, store: kept.store });
+        }
+        Ok(Applied::StoreNoted)
+    }
+
     fn end_sessions(
         &mut self,
         index: u64,
@@ -174,10 +194,12 @@ impl Cluster {
             return Err(Refusal::FirstPlacementPartial);
         }
         self.map.check(takeovers, &self.sessions, &ending_now)?;
+        let live = self.sessions.live.iter().filter(|(session, _)| ending_now.contains(session));
+        let kept = live.map(|(session, live)| (*session, live.kept.store)).collect();
         for &session in sessions {
             effects.events.push(ended_event(self.sessions.end(index, session, ending)));
         }
-        self.map.vacate(index, &ending_now);
+        self.map.vacate(index, &kept);
         Ok(self.take(index, takeovers, effects))
     }
 
@@ -303,6 +325,7 @@ impl Cluster {
         ok(self.sessions.are_consistent(), Corrupt::Sessions)?;
         let assignment_holds = |assignment: &crate::Assignment| {
             assignment.since <= applied
+                && assignment.before.is_none_or(|before| before.keeper.epoch <= assignment.epoch)
                 && assignment.owner.is_none_or(|owner| self.sessions.lives(owner) && assignment.epoch > Epoch(0))
         };
         let map_holds = self.map.assignments.len() == usize::from(self.genesis.partitions.get())

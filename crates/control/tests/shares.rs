@@ -163,7 +163,9 @@ impl World {
             | Command::DefineInline(_)
             | Command::LowerNMax { .. }
             | Command::SetTtl { .. }
-            | Command::SettleTtl { .. } => {}
+            | Command::SettleTtl { .. }
+            | Command::Keep { .. }
+            | Command::Trust { .. } => {}
         }
         applied
     }

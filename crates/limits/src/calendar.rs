@@ -40,6 +40,9 @@ pub trait Calendars: Debug + Send + Sync {
     /// The window of `calendar` that `at` lies in; `None` when this process does not know it, and then the limit cannot
     /// be decided.
     fn window(&self, calendar: CalendarId, at: WallTime) -> Option<WindowBounds>;
+
+    /// What a calendar is called in every process: its windows follow from that name alone.
+    fn name(&self, calendar: CalendarId) -> String;
 }
 
 /// A calendar limit's numbers. [`Cells::at`] is the index of the later window.
@@ -119,9 +122,11 @@ impl CalendarTerms {
         cells
     }
 
-    /// Every window full that an instant touches, however clocks differ, and every one before.
-    pub(crate) fn full_as_of(&self, dial: &Dial<'_>) -> Cells {
-        Cells { at: *dial.reach(0).end(), earlier: self.amount, later: self.amount }
+    /// So much used, at most all there is, in every window that an instant touches, however clocks differ, and in every one
+    /// before.
+    pub(crate) fn used_as_of(&self, dial: &Dial<'_>, units: u64) -> Cells {
+        let units = units.min(self.amount);
+        Cells { at: *dial.reach(0).end(), earlier: units, later: units }
     }
 
     /// Cells of a key that has used `units` at this instant.
@@ -234,7 +239,7 @@ pub(crate) fn undone(mut cells: Cells, counted: RangeInclusive<u64>, cost: u64) 
 }
 
 /// What is counted in the window of this index; nothing in windows that are not remembered.
-fn count(cells: &Cells, index: u64) -> u64 {
+pub(crate) fn count(cells: &Cells, index: u64) -> u64 {
     match cells.at.checked_sub(index) {
         Some(0) => cells.later,
         Some(1) => cells.earlier,

@@ -84,10 +84,10 @@ impl CounterTerms {
         }
     }
 
-    /// The most that a key may have used by `at`: all of it in a cell that began right then, which every other history
+    /// What a key may have used by `at`, at most all there is: in a cell that began right then, which every other history
     /// decays earlier than.
-    pub(crate) fn full_as_of(&self, at: Moment) -> Cells {
-        Cells { later: self.amount, ..self.opened(at) }
+    pub(crate) fn used_as_of(&self, at: Moment, units: u64) -> Cells {
+        Cells { later: units.min(self.amount), ..self.opened(at) }
     }
 
     /// Cells of a key that has used `units` at this instant.

@@ -55,4 +55,23 @@ pub enum Absent {
     /// all slots held until the longest hold is over. For aligned and calendar windows: every window that touches the
     /// instant, 100 ms either way, is full until its end.
     FullAsOf(Now),
+    /// As having used so many units right then, and nothing else: what may have been spent of it without being written down
+    /// anywhere. More than the capacity is all of it.
+    UsedAsOf {
+        /// The instant.
+        at: Now,
+        /// Units, at least one.
+        units: u64,
+    },
+}
+
+impl Absent {
+    /// The instant as of which the key may have been used, if it may have been, and how much; `u64::MAX` is all there is.
+    pub const fn used(&self) -> Option<(Now, u64)> {
+        match self {
+            Absent::Fresh => None,
+            Absent::FullAsOf(at) => Some((*at, u64::MAX)),
+            Absent::UsedAsOf { at, units } => Some((*at, *units)),
+        }
+    }
 }

@@ -158,21 +158,28 @@ impl<'a> Lens<'a> {
 
     /// The most that an absent key may have used, as state; `None` when that is nothing.
     pub(crate) fn most_used_by(&self, absent: Absent) -> Option<Exact> {
-        let Absent::FullAsOf(at) = absent else { return None };
-        let full = match self.counted {
-            Counted::Bucket(terms) => Exact::Bucket(terms.tat(terms.full(), at.moment)),
-            Counted::Window(terms) => Exact::Window(terms.full_as_of(self.key, terms.clock(self.as_cluster_time(at)))),
-            Counted::Log(terms) => Exact::Log(Log::full_as_of(terms, at.moment)),
-            Counted::Counter(terms) => Exact::Cells(terms.full_as_of(at.moment)),
-            Counted::Calendar(terms) => {
-                // A window is touched by whoever's clock; without a calendar nothing is decided anyway.
-                let touched = terms.dial(self.calendars, self.as_cluster_time(at).wall, Basis::Hi)?;
-                Exact::Cells(terms.full_as_of(&touched))
+        let (at, units) = absent.used()?;
+        let used = self.used_as_of(at, units)?;
+        let lapsed = self.read(used.view()).is_fresh();
+        (!lapsed).then_some(used)
+    }
+
+    /// State of a key that used so many units at that instant, or all there is if that is less, in whatever window anybody's
+    /// clock may have put them; `None` where nobody can tell which windows those are, and then nothing is decided anyway.
+    fn used_as_of(&self, at: Now, units: u64) -> Option<Exact> {
+        Some(match self.counted {
+            Counted::Bucket(terms) => Exact::Bucket(terms.tat(terms.level_of_units(units), at.moment)),
+            Counted::Window(terms) => {
+                Exact::Window(terms.used_as_of(self.key, terms.clock(self.as_cluster_time(at)), units))
             }
-            Counted::Slots(terms) => Exact::Leases(terms.full_as_of(at.moment)),
-        };
-        let lapsed = self.read(full.view()).is_fresh();
-        (!lapsed).then_some(full)
+            Counted::Log(terms) => Exact::Log(Log::used_as_of(terms, at.moment, units)),
+            Counted::Counter(terms) => Exact::Cells(terms.used_as_of(at.moment, units)),
+            Counted::Calendar(terms) => {
+                let touched = terms.dial(self.calendars, self.as_cluster_time(at).wall, Basis::Hi)?;
+                Exact::Cells(terms.used_as_of(&touched, units))
+            }
+            Counted::Slots(terms) => Exact::Leases(terms.used_as_of(at.moment, units)),
+        })
     }
 
     /// Charges the cells of a counter or a calendar.

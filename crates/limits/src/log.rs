@@ -85,9 +85,9 @@ impl LogTerms {
 }
 
 impl Log {
-    /// A log that was used to the full at one instant.
-    pub(crate) fn full_as_of(terms: &LogTerms, at: Moment) -> Log {
-        Log::of_groups([Group { at, count: terms.amount }])
+    /// A log of so many units, at most all there are, spent at one instant.
+    pub(crate) fn used_as_of(terms: &LogTerms, at: Moment, units: u64) -> Log {
+        Log::of_groups([Group { at, count: units.min(terms.amount) }])
     }
 
     /// A log of groups that come oldest first.

@@ -5,7 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::calendar::Calendars;
-use crate::rate::Shape;
+use crate::form::Form;
+use crate::keeping::Keeping;
+use crate::key::LimitId;
+use crate::rate::{Algorithm, Shape};
 use crate::terms::{Counted, Terms};
 
 /// The id of a [`Shape`] in one process's [`Shapes`]. Never sent to another process.
@@ -17,9 +20,21 @@ pub struct ShapeId(pub(crate) u32);
 /// A clone continues the history of its original; intern into the newest clone only, or one id comes to mean two shapes.
 #[derive(Clone, Debug, Default)]
 pub struct Shapes {
-    known: Vec<(Shape, Terms)>,
+    known: Vec<Known>,
     ids: BTreeMap<Shape, ShapeId>,
+    forms: BTreeMap<(LimitId, Form), ShapeId>,
     calendars: Option<Arc<dyn Calendars>>,
+}
+
+/// A shape, and what follows from it.
+#[derive(Clone, Debug)]
+struct Known {
+    shape: Shape,
+    terms: Terms,
+    keeping: Keeping,
+    implicit: u64,
+    /// The most of all shapes of the limit: whatever numbers a key was decided by, no more was spent unwritten.
+    implicit_of_limit: u64,
 }
 
 impl Shapes {
@@ -34,11 +49,75 @@ impl Shapes {
     ///
     /// After 2^32 different shapes.
     pub fn intern(&mut self, shape: Shape) -> ShapeId {
-        let next = ShapeId(u32::try_from(self.known.len()).expect("fewer than 2^32 shapes in the life of a process"));
-        *self.ids.entry(shape).or_insert_with(|| {
-            self.known.push((shape, Terms::of(&shape)));
-            next
-        })
+        if let Some(id) = self.ids.get(&shape) {
+            return *id;
+        }
+        let id = ShapeId(u32::try_from(self.known.len()).expect("fewer than 2^32 shapes in the life of a process"));
+        self.known.push(Known {
+            shape,
+            terms: Terms::of(&shape),
+            keeping: shape.keeping(),
+            implicit: shape.implicit(),
+            implicit_of_limit: 0,
+        });
+        self.ids.insert(shape, id);
+        self.forms.insert((shape.limit, self.form(id)), id);
+        self.note_implicit(shape.limit);
+        id
+    }
+
+    /// What is kept of the keys of a limit with this shape ([`Shape::keeping`]), and the part of each that needs no writing
+    /// down ([`Shape::implicit`]).
+    ///
+    /// # Panics
+    ///
+    /// If the id comes from other `Shapes`.
+    #[inline]
+    pub fn keeping(&self, id: ShapeId) -> (Keeping, u64) {
+        let known = &self.known[id.0 as usize];
+        (known.keeping, known.implicit)
+    }
+
+    fn note_implicit(&mut self, limit: LimitId) {
+        let of_limit = |known: &&Known| known.shape.limit == limit;
+        let most = self.known.iter().filter(of_limit).map(|known| known.implicit).max().unwrap_or(0);
+        let of_limit = self.known.iter_mut().filter(|known| known.shape.limit == limit);
+        of_limit.for_each(|known| known.implicit_of_limit = most);
+    }
+
+    /// What a successor reads as used of a key that nothing was written down of: the largest implicit part among all shapes
+    /// of the limit that this process has met.
+    ///
+    /// # Panics
+    ///
+    /// If the id comes from other `Shapes`.
+    #[inline]
+    pub fn implicit_of_limit(&self, id: ShapeId) -> u64 {
+        self.known[id.0 as usize].implicit_of_limit
+    }
+
+    /// What `id` means to whoever keeps usage outside this process.
+    ///
+    /// # Panics
+    ///
+    /// If the id comes from other `Shapes`.
+    pub fn form(&self, id: ShapeId) -> Form {
+        let shape = self.get(id);
+        match shape.algorithm {
+            Algorithm::Calendar { calendar } => {
+                shape.form(&self.calendars().map(|calendars| calendars.name(calendar)).unwrap_or_default())
+            }
+            Algorithm::TokenBucket { .. }
+            | Algorithm::SlidingLog { .. }
+            | Algorithm::FixedWindow { .. }
+            | Algorithm::SlidingCounter
+            | Algorithm::Concurrency { .. } => shape.form(""),
+        }
+    }
+
+    /// The newest shape of a limit that has this form, if this process has met one.
+    pub fn of_form(&self, limit: LimitId, form: Form) -> Option<ShapeId> {
+        self.forms.get(&(limit, form)).copied()
     }
 
     /// The shape that `id` means.
@@ -47,7 +126,7 @@ impl Shapes {
     ///
     /// If the id comes from other `Shapes`.
     pub fn get(&self, id: ShapeId) -> &Shape {
-        &self.known[id.0 as usize].0
+        &self.known[id.0 as usize].shape
     }
 
     /// Where the windows of this process's calendars lie, from now on. Until it is told, limits that go by a calendar
@@ -74,7 +153,7 @@ impl Shapes {
     /// The same shape, compiled for deciding.
     #[inline]
     pub(crate) fn terms(&self, id: ShapeId) -> &Terms {
-        &self.known[id.0 as usize].1
+        &self.known[id.0 as usize].terms
     }
 
     #[inline]

@@ -39,9 +39,9 @@ impl SlotTerms {
         }
     }
 
-    /// All slots held by nobody knows whom, as of one instant.
-    pub(crate) fn full_as_of(&self, at: Moment) -> Leases {
-        let unknown = Unknown { slots: self.slots, end: at.saturating_add(self.max_hold) };
+    /// So many slots, at most all, held by nobody knows whom, as of one instant.
+    pub(crate) fn used_as_of(&self, at: Moment, slots: u64) -> Leases {
+        let unknown = Unknown { slots: slots.min(self.slots), end: at.saturating_add(self.max_hold) };
         Leases::of([], unknown, Ended::default())
     }
 
@@ -53,6 +53,11 @@ impl SlotTerms {
             Unknown::default(),
             Ended::default(),
         )
+    }
+
+    /// The longest that one lease is held.
+    pub(crate) fn max_hold(&self) -> Span {
+        self.max_hold
     }
 
     /// The most slots that charging ever counts.

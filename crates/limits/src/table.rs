@@ -338,8 +338,10 @@ pub(crate) fn charge(state: &mut State, leg: &Leg, lens: &Lens<'_>, (seq, last):
 fn weigh(lens: &Lens<'_>, state: Option<&State>, leg: &Leg, cost: u64) -> LegDecision {
     match (state, leg.absent, lens.basis) {
         (Some(state), ..) => lens.read(state.view(lens.basis)).weigh(cost),
-        (None, Absent::Fresh, _) | (None, Absent::FullAsOf(_), Basis::Lo) => lens.read_fresh().weigh(cost),
-        (None, Absent::FullAsOf(_), Basis::Hi) => {
+        (None, Absent::Fresh, _) | (None, Absent::FullAsOf(_) | Absent::UsedAsOf { .. }, Basis::Lo) => {
+            lens.read_fresh().weigh(cost)
+        }
+        (None, Absent::FullAsOf(_) | Absent::UsedAsOf { .. }, Basis::Hi) => {
             let most = lens.most_used_by(leg.absent);
             most.as_ref().map_or_else(|| lens.read_fresh(), |most| lens.read(most.view())).weigh(cost)
         }

@@ -162,7 +162,7 @@ impl Table {
 
 impl Used {
     /// What `view` says at the lens's instant.
-    fn at(lens: &Lens<'_>, view: View<'_>) -> Used {
+    pub(crate) fn at(lens: &Lens<'_>, view: View<'_>) -> Used {
         let now = lens.now;
         match (lens.counted, view) {
             (Counted::Bucket(terms), View::Bucket(tat)) => Used::Bucket { level: terms.level(tat, now.moment) },
@@ -199,7 +199,7 @@ impl Used {
     }
 
     /// The same as state of this table.
-    fn exact(&self, lens: &Lens<'_>) -> Result<Exact, InsertError> {
+    pub(crate) fn exact(&self, lens: &Lens<'_>) -> Result<Exact, InsertError> {
         let now = lens.now.moment;
         match (lens.counted, self) {
             (Counted::Bucket(terms), Used::Bucket { level }) => {

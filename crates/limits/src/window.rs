@@ -102,14 +102,14 @@ impl WindowTerms {
         Window { used: window.used.saturating_sub(cost), ..window }
     }
 
-    /// The window of a key that was used to the full at an instant: until a period later, or, when aligned, until the
-    /// end of the last window that the instant touches. `at` and `clock` are readings of the alignment's own clock.
-    pub(crate) fn full_as_of(&self, key: &Fingerprint, at: u64) -> Window {
+    /// The window of a key that used so much at an instant, at most all there is: until a period later, or, when aligned,
+    /// until the end of the last window that the instant touches. `at` is a reading of the alignment's own clock.
+    pub(crate) fn used_as_of(&self, key: &Fingerprint, at: u64, units: u64) -> Window {
         let end = match self.align {
             Align::First => at.saturating_add(self.period),
             Align::Epoch | Align::Hashed => self.opened(key, at.saturating_add(EDGE.as_nanos())).end,
         };
-        Window { end, used: self.amount }
+        Window { end, used: units.min(self.amount) }
     }
 
     /// What a window under `from` becomes here: the same units used (law 5), in the same window where there is one. A

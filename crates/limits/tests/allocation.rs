@@ -43,6 +43,10 @@ impl Calendars for Seconds {
         let start = WallTime::from_unix_nanos((index - 1) * second.as_nanos());
         Some(WindowBounds { index, start, end: start.saturating_add(second) })
     }
+
+    fn name(&self, calendar: CalendarId) -> String {
+        format!("{calendar:?}")
+    }
 }
 
 #[test]

@@ -59,6 +59,10 @@ impl Calendars for Always {
     fn window(&self, _calendar: CalendarId, _at: WallTime) -> Option<WindowBounds> {
         Some(WindowBounds { index: 1, start: WallTime::default(), end: WallTime::from_unix_nanos(u64::MAX) })
     }
+
+    fn name(&self, calendar: CalendarId) -> String {
+        format!("{calendar:?}")
+    }
 }
 
 /// Bytes of all tables once `keys` keys have been charged so many times: places and states on the heap, and the tables

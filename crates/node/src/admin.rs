@@ -6,6 +6,7 @@ use std::time::Duration;
 use control::{Applied, Command, DomainPolicies, Expected, LimitDigest, PolicyProposal};
 use limits::Span;
 use ownership::Epoch;
+use ownership::kept::Incarnation;
 use ownership::lease::Terms;
 use policy::{Document, PolicyError};
 
@@ -36,6 +37,8 @@ pub struct ClusterStatus {
     /// The nodes, by name, whose session expired and that may lend from their shares all the same: they have opened none
     /// since, so that nobody knows whether they know.
     pub lenders: Vec<String>,
+    /// In which life of the store, by an operator's word, nothing was lost; `None` while nobody has vouched for any.
+    pub trusted: Option<Incarnation>,
     /// The terms of leases; `None` before founding.
     pub lease: Option<LeaseStatus>,
     /// How many nodes vote, those of both sets while a change of voters is under way.
@@ -89,6 +92,8 @@ pub struct NodeStatus {
     pub session: String,
     /// How many partitions it owns.
     pub partitions: usize,
+    /// In which life of the store its records count, as the log says; `None`: a crash of it is a worst case.
+    pub durable: Option<Incarnation>,
     /// Its addresses: API, peer, admin; empty for one that ended.
     pub api: String,
     /// For peers.
@@ -196,6 +201,7 @@ impl Node {
                 applied,
                 n_max: cluster.map_or(0, |cluster| cluster.sessions.n_max),
                 lenders: cluster.map(lenders_of).unwrap_or_default(),
+                trusted: cluster.and_then(|cluster| cluster.trust).map(|trust| trust.incarnation),
                 lease: cluster.map(|cluster| LeaseStatus::of(&cluster.terms())),
                 voters: standing.members.voters.len(),
                 voters_changing: standing.members.changing,
@@ -221,7 +227,27 @@ impl Node {
             | Applied::MapChanged { .. }
             | Applied::PolicyApplied { .. }
             | Applied::NMaxLowered
-            | Applied::InlineDefined) => Err(NotProposed::Undecided(format!("the log answered {other:?}"))),
+            | Applied::InlineDefined
+            | Applied::StoreNoted) => Err(NotProposed::Undecided(format!("the log answered {other:?}"))),
+        }
+    }
+
+    /// Takes an operator's word that the store has lost nothing on its way into this life: what sessions had kept there that
+    /// have ended by now counts.
+    ///
+    /// # Errors
+    ///
+    /// [`NotProposed`] says whose doing it is.
+    pub async fn trust_store(&self, incarnation: Incarnation) -> Result<(), NotProposed> {
+        match self.proposer().propose_within(&Command::Trust { incarnation }, APPLY_WITHIN).await? {
+            Applied::StoreNoted => Ok(()),
+            other @ (Applied::Founded
+            | Applied::SessionOpened { .. }
+            | Applied::MapChanged { .. }
+            | Applied::PolicyApplied { .. }
+            | Applied::NMaxLowered
+            | Applied::InlineDefined
+            | Applied::LeaseChanged) => Err(NotProposed::Undecided(format!("the log answered {other:?}"))),
         }
     }
 
@@ -274,7 +300,8 @@ impl Node {
             | Applied::MapChanged { .. }
             | Applied::NMaxLowered
             | Applied::InlineDefined
-            | Applied::LeaseChanged) => Err(NotProposed::Undecided(format!("the log answered {other:?}")).into()),
+            | Applied::LeaseChanged
+            | Applied::StoreNoted) => Err(NotProposed::Undecided(format!("the log answered {other:?}")).into()),
         }
     }
 
@@ -347,6 +374,7 @@ fn nodes_of(cluster: &control::Cluster, voters: &std::collections::BTreeSet<ring
         role: role(&session.node),
         session: format!("{:016x}/{}", session.nonce, session.counter),
         partitions: cluster.map.owned_by(*session).count(),
+        durable: live.kept.store,
         api: live.node.addresses.api.clone(),
         peer: live.node.addresses.peer.clone(),
         admin: live.node.addresses.admin.clone(),
@@ -365,6 +393,7 @@ fn nodes_of(cluster: &control::Cluster, voters: &std::collections::BTreeSet<ring
                 role: role(&ended.session.node),
                 session: format!("{:016x}/{}", ended.session.nonce, ended.session.counter),
                 partitions: 0,
+                durable: None,
                 api: String::new(),
                 peer: String::new(),
                 admin: String::new(),

@@ -6,6 +6,7 @@ use control::Genesis;
 use limits::Span;
 use ownership::lease::Terms;
 use ring::PartitionCount;
+use store::StoreConfig;
 
 use crate::net::{BoundTcp, BoundUdp};
 use crate::refusals::Difference;
@@ -30,6 +31,8 @@ pub struct Config {
     pub founding: Founding,
     /// What this node may hold and how long it may take.
     pub bounds: Bounds,
+    /// Where it keeps what was used, so that a takeover need not assume the worst; `None`: nowhere.
+    pub store: Option<StoreConfig>,
 }
 
 /// Where a node's log, vote and identity live.

@@ -16,7 +16,7 @@ use crate::clock;
 pub const EVENTS_KEPT: usize = 1_024;
 
 /// Every field that an event may have, in the order in which a line of the log shows them.
-const FIELDS: [&str; 23] = [
+const FIELDS: [&str; 27] = [
     "cluster",
     "name",
     "node",
@@ -37,6 +37,10 @@ const FIELDS: [&str; 23] = [
     "ttl",
     "before",
     "n_max",
+    "partition",
+    "epoch",
+    "held_epoch",
+    "store",
     "why",
     "what",
     "seq",
@@ -90,6 +94,12 @@ const fn is_a_warning(event: &Event) -> bool {
     match event {
         Event::SessionExpired { .. }
         | Event::LeaseLapsed { .. }
+        | Event::StoreDown { .. }
+        | Event::RecordsVoid { .. }
+        | Event::ClaimLost { .. }
+        | Event::WriteFenced { .. }
+        | Event::RecordsLost { .. }
+        | Event::StoreTrusted { .. }
         | Event::TableFull { .. }
         | Event::ClockSuspect { .. }
         | Event::PeerRefused { .. }
@@ -102,6 +112,8 @@ const fn is_a_warning(event: &Event) -> bool {
         | Event::LeaseChanged { .. }
         | Event::LeaseSettled { .. }
         | Event::NMaxLowered { .. }
+        | Event::StoreChanged { .. }
+        | Event::StoreUp { .. }
         | Event::PolicyApplied { .. }
         | Event::PolicyBinding { .. }
         | Event::NodeSeen { .. }
@@ -116,8 +128,12 @@ const fn is_a_warning(event: &Event) -> bool {
 /// One line, with a field for each thing that the event tells. A log's fields are named when the program is built, so all
 /// names stand here, and those that the event does not have stay out of the line.
 macro_rules! line {
-    ($level:expr, $word:expr, $field:expr, $($name:ident),+) => {
-        tracing::event!(target: "ringfence::event", $level, $($name = $field(stringify!($name)),)+ "{}", $word)
+    ($warns:expr, $word:expr, $field:expr; $($name:ident),+) => {
+        if $warns {
+            tracing::warn!(target: "ringfence::event", $($name = $field(stringify!($name)),)+ "{}", $word)
+        } else {
+            tracing::info!(target: "ringfence::event", $($name = $field(stringify!($name)),)+ "{}", $word)
+        }
     };
 }
 
@@ -129,65 +145,11 @@ fn log(seen: &SeenEvent) {
         let found = fields.iter().find(|(field, _)| *field == name).map(|(_, value)| value.as_str());
         if name == "seq" { Some(seq.as_str()) } else { found }
     };
-    if is_a_warning(&seen.event) {
-        line!(
-            tracing::Level::WARN,
-            word,
-            field,
-            cluster,
-            name,
-            node,
-            id,
-            session,
-            peer,
-            reason,
-            term,
-            version,
-            appointed,
-            vacant,
-            partitions,
-            state,
-            domain,
-            revision,
-            author,
-            limit,
-            ttl,
-            before,
-            n_max,
-            why,
-            what,
-            seq
-        );
-    } else {
-        line!(
-            tracing::Level::INFO,
-            word,
-            field,
-            cluster,
-            name,
-            node,
-            id,
-            session,
-            peer,
-            reason,
-            term,
-            version,
-            appointed,
-            vacant,
-            partitions,
-            state,
-            domain,
-            revision,
-            author,
-            limit,
-            ttl,
-            before,
-            n_max,
-            why,
-            what,
-            seq
-        );
-    }
+    line!(
+        is_a_warning(&seen.event), word, field;
+        cluster, name, node, id, session, peer, reason, term, version, appointed, vacant, partitions, state, domain,
+        revision, author, limit, ttl, before, n_max, partition, epoch, held_epoch, store, why, what, seq
+    );
 }
 
 #[cfg(test)]
@@ -199,8 +161,9 @@ mod tests {
     use control::event::ActivatedState;
     use control::{ClusterId, Refusal};
     use limits::Span;
-    use ownership::SessionId;
-    use ring::NodeId;
+    use ownership::kept::{Incarnation, Keeper};
+    use ownership::{Epoch, SessionId};
+    use ring::{NodeId, PartitionId};
 
     use super::*;
 
@@ -222,6 +185,8 @@ mod tests {
     fn every_field_of_every_event_has_a_place_in_a_line_of_the_log() {
         let node = NodeId(NonZeroU64::new(7).unwrap());
         let session = SessionId { node, nonce: 1, counter: 2 };
+        let incarnation = Incarnation { run: [1; 20], history: [2; 20] };
+        let keeper = Keeper { epoch: Epoch(2), session };
         let name = || "n1".to_owned();
         let all = [
             Event::ClusterFounded { cluster: ClusterId([1; 16]), name: name() },
@@ -242,6 +207,14 @@ mod tests {
             Event::LeaderChanged { leader: Some(node), name: Some(name()), term: 1 },
             Event::LeaseLapsed { session },
             Event::PartitionActivated { partitions: 3, state: ActivatedState::Fresh },
+            Event::StoreChanged { session, name: name(), store: Some(incarnation) },
+            Event::StoreTrusted { incarnation },
+            Event::StoreUp { incarnation },
+            Event::StoreDown { why: name() },
+            Event::RecordsVoid { partitions: 3, why: "volatile" },
+            Event::ClaimLost { partition: PartitionId(0), epoch: Epoch(1), by: keeper },
+            Event::WriteFenced { partition: PartitionId(0), epoch: Epoch(1), by: keeper },
+            Event::RecordsLost { partitions: 3 },
             Event::TableFull { domain: name(), limit: name() },
             Event::ClockSuspect { what: name() },
             Event::Draining,

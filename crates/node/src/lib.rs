@@ -17,6 +17,7 @@ mod events;
 mod founding;
 pub mod gossip;
 mod ingress;
+pub mod keeping;
 mod leader;
 mod leave;
 pub mod net;

@@ -7,6 +7,7 @@ use control::{Event, VersionRange};
 use limits::{Moment, Span, WallTime};
 use parking_lot::Mutex;
 use ring::NodeId;
+use store::Store;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -17,6 +18,7 @@ use crate::desk::Desk;
 use crate::events::{Events, SeenEvent};
 use crate::gossip::{self, GossipHandle};
 use crate::ingress::Ingress;
+use crate::keeping;
 use crate::leave::Left;
 use crate::owner::{Holdings, Owner};
 use crate::peer::{Durations, Links};
@@ -57,6 +59,8 @@ pub struct Node {
     clock_source: ClockSource,
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) exit: watch::Sender<Exit>,
+    /// The store, once it is opened.
+    store: watch::Receiver<Option<Store>>,
     /// What came of leaving, once it is known.
     pub(crate) left: tokio::sync::Mutex<Option<Left>>,
     /// The last revision of each domain that was told to bind; no more domains than have a policy.
@@ -91,6 +95,7 @@ pub(crate) struct Parts {
     pub(crate) clock_source: ClockSource,
     pub(crate) phase: watch::Receiver<Phase>,
     pub(crate) exit: watch::Sender<Exit>,
+    pub(crate) store: watch::Receiver<Option<Store>>,
     pub(crate) tasks: JoinSet<()>,
 }
 
@@ -162,6 +167,7 @@ impl Node {
             clock_source: parts.clock_source,
             phase: parts.phase,
             exit: parts.exit,
+            store: parts.store,
             left: tokio::sync::Mutex::new(None),
             told_binding: Mutex::default(),
             tasks: Mutex::new(parts.tasks),
@@ -231,6 +237,21 @@ impl Node {
     /// What its boot-time clock rests on.
     pub fn clock_source(&self) -> &ClockSource {
         &self.clock_source
+    }
+
+    /// What this node knows of its store; `None` where it was given none.
+    pub fn store(&self) -> Option<keeping::View> {
+        self.owner.keeping().map(|keeping| keeping.view())
+    }
+
+    /// What became of this node's dealings with its store; `None` where it was given none.
+    pub fn store_totals(&self) -> Option<keeping::Totals> {
+        self.owner.keeping().map(|keeping| keeping.totals())
+    }
+
+    /// Lends the counters of the store's connection, once there is one.
+    pub fn store_tally<T>(&self, read: impl FnOnce(&store::Tally) -> T) -> Option<T> {
+        self.store.borrow().as_ref().map(|store| read(store.tally()))
     }
 
     /// From now on these secrets are in force, in gossip and for every connection that is made. What stands stays up.
@@ -348,7 +369,7 @@ impl Node {
     }
 
     /// Reigns that began here, by what was known of what had been used.
-    pub fn takeovers(&self) -> [(&'static str, u64); 2] {
+    pub fn takeovers(&self) -> [(&'static str, u64); 3] {
         self.owner.reigns()
     }
 

@@ -6,23 +6,31 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
-use control::Event;
 use control::event::ActivatedState;
-use limits::{LimitId, Moment, Now, WallTime};
+use control::{Appointment, Event};
+use limits::{LimitId, Moment, Now, Span, WallTime};
 use ownership::cluster_time::ClusterTime;
+use ownership::kept::{Keeper, Written};
 use ownership::{
-    Answer, Asker, Cancelled, Check, CheckId, CheckLeg, Epoch, Floor, LeaseBound, Partition, SessionId, Unknown,
+    Answer, Asker, Cancelled, Check, CheckId, CheckLeg, Epoch, Floor, Found, LeaseBound, Partition, Recovered,
+    SessionId, Unknown, Write,
 };
 use parking_lot::{Mutex, MutexGuard};
 use ring::{PartitionCount, PartitionId};
+use tokio::time::Instant;
 
 use crate::clock;
 use crate::events::Events;
+use crate::keeping::{Claim, Keeping};
 use crate::quiet::Quiet;
 use crate::views::{Policies, Views};
 
 /// Checks decided on one reading of the clock; the next one reads it again.
 pub const CHECKS_PER_READING: usize = 256;
+
+/// How long checks wait at most for what the store has of a partition; then the worst case stands until that is known. Where
+/// the store is away or silent they are told sooner, see [`crate::keeping`].
+pub const FOUND_WITHIN: Span = Span::from_secs(1);
 
 /// Entries that one turn of the sweeper looks at in one partition.
 pub const SWEEP_STEPS: usize = 64;
@@ -39,7 +47,10 @@ pub struct Owner {
     full: Mutex<Quiet<LimitId>>,
     /// Whether this node has given up for good what it owned, and takes nothing any more.
     sealed: AtomicBool,
+    /// Where partitions say that they have something to write; `None` without a store.
+    keeping: Option<Arc<Keeping>>,
     fresh_reigns: AtomicU64,
+    allowance_reigns: AtomicU64,
     worst_case_reigns: AtomicU64,
 }
 
@@ -74,7 +85,7 @@ impl Reading {
 impl Owner {
     /// A node that owns nothing yet, and has no lease: `lease` ends at the boot. There is a gate for every partition that
     /// a cluster can have; those that this one does not have stay shut.
-    pub fn new(views: Arc<Views>, lease: LeaseBound, events: Arc<Events>) -> Owner {
+    pub fn new(views: Arc<Views>, lease: LeaseBound, events: Arc<Events>, keeping: Option<Arc<Keeping>>) -> Owner {
         Owner {
             gates: (0..PartitionCount::MAX.get()).map(|_| Mutex::new(Partition::vacant())).collect(),
             lease: ArcSwap::from_pointee(lease),
@@ -83,7 +94,9 @@ impl Owner {
             events,
             full: Mutex::new(Quiet::new()),
             sealed: AtomicBool::new(false),
+            keeping,
             fresh_reigns: AtomicU64::new(0),
+            allowance_reigns: AtomicU64::new(0),
             worst_case_reigns: AtomicU64::new(0),
         }
     }
@@ -112,15 +125,42 @@ impl Owner {
             gate.decide_batch(checks, &policies.catalogue, now, &lease, out);
         }
         let witness = Witness { epoch: gate.epoch(), session: gate.session(), clock: gate.last().moment, policies };
+        let wants_write = gate.wants_write();
         drop(gate);
+        if wants_write {
+            self.want_write(partition);
+        }
         for (check, answer) in checks.iter().zip(&out[before..]) {
-            if let Answer::Unknown(Unknown::TableFull { leg }) = answer
-                && let Some(leg) = check.legs.get(usize::from(*leg))
-            {
-                self.note_full(leg.limit, &witness.policies);
+            match answer {
+                Answer::Unknown(Unknown::TableFull { leg }) => {
+                    if let Some(leg) = check.legs.get(usize::from(*leg)) {
+                        self.note_full(leg.limit, &witness.policies);
+                    }
+                }
+                Answer::Unknown(why @ (Unknown::Loading | Unknown::Allowance)) => self.note_put_off(partition, *why),
+                Answer::Unknown(Unknown::Lease | Unknown::Record | Unknown::Policy | Unknown::Clock)
+                | Answer::Decided(_)
+                | Answer::NotOwner { .. }
+                | Answer::StaleRevision { .. }
+                | Answer::IdReused => {}
             }
         }
         witness
+    }
+
+    fn want_write(&self, partition: PartitionId) {
+        if let Some(keeping) = &self.keeping {
+            keeping.want_write(partition);
+        }
+    }
+
+    #[cold]
+    fn note_put_off(&self, partition: PartitionId, why: Unknown) {
+        let Some(keeping) = &self.keeping else { return };
+        keeping.count_put_off(why == Unknown::Loading);
+        if why == Unknown::Loading {
+            keeping.hurry(partition);
+        }
     }
 
     #[cold]
@@ -155,16 +195,11 @@ impl Owner {
             .is_some_and(|(mut gate, _)| gate.debt(id, asker, legs, &self.views.policies.load().catalogue, self.now()))
     }
 
-    /// Sees to it that `session` reigns here at `epoch`, and says what it knows of what was used if that is news. A reign
-    /// of another session or epoch ends first, with all its memory; one that runs already goes on; on a node that has
-    /// sealed what it owned none begins.
-    pub fn reign(
-        &self,
-        partition: PartitionId,
-        epoch: Epoch,
-        session: SessionId,
-        floor: Floor,
-    ) -> Option<ActivatedState> {
+    /// Sees to it that an appointment of this node is followed. A reign of another session or epoch ends first, with all its
+    /// memory; one that runs already goes on; on a node that has sealed what it owned none begins. Says what is known of what
+    /// was used, if that is news: with a store it is found out first, and checks wait.
+    pub(crate) fn reign(&self, appointment: &Appointment) -> Option<ActivatedState> {
+        let Appointment { partition, epoch, session, index, before } = *appointment;
         let (mut gate, _) = self.enter(partition)?;
         // Read under the gate: the seal goes through all gates after it was announced, so it meets whatever began before.
         if self.sealed.load(Ordering::SeqCst) || (gate.session() == Some(session) && gate.epoch() == epoch) {
@@ -174,13 +209,123 @@ impl Owner {
             let known = gate.epoch();
             gate.deactivate(known, None, &self.views.policies.load().catalogue);
         }
+        let full = Floor::FullAsOf { at: self.now(), takeover_index: index };
+        if let Some(keeping) = &self.keeping {
+            let until = self.now().moment.saturating_add(FOUND_WITHIN);
+            gate.activate_waiting(epoch, session, full, until);
+            drop(gate);
+            let keeper = Keeper { epoch, session };
+            keeping.claim(Claim { partition, keeper, before, since: Instant::now(), again: false });
+            return None;
+        }
+        let floor = if appointment.has_predecessor() { full } else { Floor::Fresh };
         gate.activate(epoch, session, floor);
-        let (state, reigns) = match floor {
-            Floor::Fresh => (ActivatedState::Fresh, &self.fresh_reigns),
-            Floor::FullAsOf { .. } => (ActivatedState::WorstCase, &self.worst_case_reigns),
+        let state = if floor == Floor::Fresh { ActivatedState::Fresh } else { ActivatedState::WorstCase };
+        self.count_reign(state);
+        Some(state)
+    }
+
+    fn count_reign(&self, state: ActivatedState) {
+        let reigns = match state {
+            ActivatedState::Fresh => &self.fresh_reigns,
+            ActivatedState::Allowance => &self.allowance_reigns,
+            ActivatedState::WorstCase => &self.worst_case_reigns,
         };
         reigns.fetch_add(1, Ordering::Relaxed);
-        Some(state)
+    }
+
+    /// What the store had of a partition that was taken over; `bound` says whether what is written now counts, or may come
+    /// to. `None` where that reign is over.
+    pub(crate) fn found(
+        &self,
+        partition: PartitionId,
+        epoch: Epoch,
+        found: Found<'_>,
+        bound: bool,
+    ) -> Option<Recovered> {
+        let (mut gate, _) = self.enter(partition)?;
+        let policies = self.views.policies.load();
+        let recovered = gate.handle_found(epoch, found, bound, &policies.catalogue, self.now())?;
+        let wants_write = gate.wants_write();
+        drop(gate);
+        self.count_reign(match recovered {
+            Recovered::Fresh => ActivatedState::Fresh,
+            Recovered::Allowance { .. } => ActivatedState::Allowance,
+            Recovered::WorstCase => ActivatedState::WorstCase,
+        });
+        if wants_write {
+            self.want_write(partition);
+        }
+        Some(recovered)
+    }
+
+    /// Nothing is heard of what the store has: checks wait no longer. Returns whether they did.
+    pub(crate) fn not_found(&self, partition: PartitionId, epoch: Epoch) -> bool {
+        let ended = self.enter(partition).is_some_and(|(mut gate, _)| gate.handle_not_found(epoch));
+        if ended {
+            self.count_reign(ActivatedState::WorstCase);
+        }
+        ended
+    }
+
+    /// The store holds a partition in another reign's name.
+    pub(crate) fn fenced(&self, partition: PartitionId, epoch: Epoch) {
+        if let Some((mut gate, _)) = self.enter(partition) {
+            gate.handle_fenced(epoch);
+        }
+    }
+
+    /// What a partition has to write, if anything.
+    pub(crate) fn poll_write(&self, partition: PartitionId) -> Option<Write> {
+        let (mut gate, _) = self.enter(partition)?;
+        gate.poll_write(&self.views.policies.load().catalogue, self.now())
+    }
+
+    /// What came of a write. Returns whether the partition has to be claimed first before it is written again.
+    pub(crate) fn written(&self, partition: PartitionId, write: &Write, written: Written) -> bool {
+        let Some((mut gate, _)) = self.enter(partition) else { return false };
+        gate.handle_written(write.keeper.epoch, write.seq, written);
+        let is_its_reign = gate.epoch() == write.keeper.epoch && gate.session() == Some(write.keeper.session);
+        let (wants_write, wants_claim) = (gate.wants_write(), is_its_reign && gate.wants_claim());
+        drop(gate);
+        if wants_write {
+            self.want_write(partition);
+        }
+        wants_claim
+    }
+
+    /// The number to claim a partition under; `None` where that reign is over.
+    pub(crate) fn claim_number(&self, partition: PartitionId, keeper: Keeper) -> Option<u64> {
+        let (gate, _) = self.enter(partition)?;
+        let reigns = gate.epoch() == keeper.epoch && gate.session() == Some(keeper.session);
+        reigns.then(|| gate.claim_number())
+    }
+
+    /// Everything that is owned here is written anew, and obeyed.
+    pub(crate) fn bind_all(&self) {
+        for (number, gate) in self.gates.iter().enumerate() {
+            let mut gate = gate.lock();
+            gate.bind();
+            if gate.wants_write() {
+                drop(gate);
+                self.want_write(PartitionId(number as u16));
+            }
+        }
+    }
+
+    /// Memory alone decides from now on.
+    pub(crate) fn free_all(&self) {
+        self.gates.iter().for_each(|gate| gate.lock().free());
+    }
+
+    /// Whether all that the store has of what is owned here is obeyed.
+    pub(crate) fn is_kept_whole(&self) -> bool {
+        self.gates.iter().all(|gate| gate.lock().is_kept_whole())
+    }
+
+    /// What this node has in the store; `None` without a store.
+    pub(crate) fn keeping(&self) -> Option<&Arc<Keeping>> {
+        self.keeping.as_ref()
     }
 
     /// Gives up for good all that this node owns, and whatever it may be appointed to from now on: when this returns, every
@@ -198,9 +343,10 @@ impl Owner {
     }
 
     /// Reigns that began here, by what was known of what had been used.
-    pub fn reigns(&self) -> [(&'static str, u64); 2] {
+    pub fn reigns(&self) -> [(&'static str, u64); 3] {
         [
             (ActivatedState::Fresh.as_str(), self.fresh_reigns.load(Ordering::Relaxed)),
+            (ActivatedState::Allowance.as_str(), self.allowance_reigns.load(Ordering::Relaxed)),
             (ActivatedState::WorstCase.as_str(), self.worst_case_reigns.load(Ordering::Relaxed)),
         ]
     }
@@ -216,7 +362,13 @@ impl Owner {
     pub fn sweep(&self, partition: PartitionId) -> usize {
         // A gate that is busy sweeps as it decides.
         let Some(mut gate) = self.gates.get(usize::from(partition.0)).and_then(Mutex::try_lock) else { return 0 };
-        gate.sweep(&self.views.policies.load().catalogue, self.now(), SWEEP_STEPS)
+        let gone = gate.sweep(&self.views.policies.load().catalogue, self.now(), SWEEP_STEPS);
+        let wants_write = gate.wants_write();
+        drop(gate);
+        if wants_write {
+            self.want_write(partition);
+        }
+        gone
     }
 
     /// Until when, and in whose name, this node may decide.
@@ -300,7 +452,11 @@ mod tests {
 
     fn owner() -> Owner {
         let forever = LeaseBound { session: SESSION, end: Moment::MAX, margin: limits::Span::ZERO };
-        Owner::new(Arc::new(Views::unknown()), forever, Arc::default())
+        Owner::new(Arc::new(Views::unknown()), forever, Arc::default(), None)
+    }
+
+    fn appointed(partition: PartitionId, epoch: u64) -> Appointment {
+        Appointment { partition, epoch: Epoch(epoch), session: SESSION, index: 1, before: None }
     }
 
     fn check(id: u128) -> Check {
@@ -326,7 +482,7 @@ mod tests {
     fn nothing_is_decided_after_a_seal_whatever_the_lease_says_and_whoever_is_appointed() {
         let owner = owner();
         for partition in (0..8).map(PartitionId) {
-            assert_eq!(owner.reign(partition, Epoch(1), SESSION, Floor::Fresh), Some(ActivatedState::Fresh));
+            assert_eq!(owner.reign(&appointed(partition, 1)), Some(ActivatedState::Fresh));
         }
         let sealed = AtomicBool::new(false);
         let (before, after) = (AtomicU64::new(0), AtomicU64::new(0));
@@ -343,7 +499,7 @@ mod tests {
                             counter.fetch_add(1, Ordering::Relaxed);
                         }
                         // The log goes on appointing, the same epoch again and the next.
-                        owner.reign(PartitionId(number % 8), Epoch(1), SESSION, Floor::Fresh);
+                        owner.reign(&appointed(PartitionId(number % 8), 1));
                     }
                 });
             }
@@ -354,7 +510,7 @@ mod tests {
             sealed.store(true, Ordering::SeqCst);
         });
         assert_eq!(after.load(Ordering::Relaxed), 0);
-        assert_eq!(owner.reign(PartitionId(0), Epoch(2), SESSION, Floor::Fresh), None);
+        assert_eq!(owner.reign(&appointed(PartitionId(0), 2)), None);
         assert!(!decides(&owner, PartitionId(0)));
         assert_eq!(owner.holdings().active, 0);
     }

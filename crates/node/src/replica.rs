@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use bytes::Bytes;
 use control::event::ActivatedState;
 use control::{Applied, Cluster, Command, Effects, Event, Genesis, Refusal, State};
-use ownership::{Floor, Route, Routes, SessionId};
+use ownership::{Route, Routes, SessionId};
 use parking_lot::Mutex;
 use policy::{Document, InlineLimit};
 use ring::PartitionId;
@@ -161,6 +161,8 @@ impl Replica {
             Command::ApplyPolicy(_) | Command::DefineInline(_) => self.follow_policies(cluster),
             Command::LowerNMax { .. } => {}
             Command::SetTtl { .. } | Command::SettleTtl { .. } => self.follow_terms(cluster),
+            // The task that talks to the store looks at the state when it is announced.
+            Command::Keep { .. } | Command::Trust { .. } => {}
         }
         self.views.announce();
         activated
@@ -212,18 +214,11 @@ impl Replica {
         let mine = *self.mine.lock();
         for (partition, assignment) in cluster.map.iter() {
             match cluster.map.appointment(partition) {
-                Some(appointment) if Some(appointment.session) == mine => {
-                    let floor = if appointment.has_predecessor() {
-                        Floor::FullAsOf { at: self.owner.now(), takeover_index: appointment.index }
-                    } else {
-                        Floor::Fresh
-                    };
-                    match self.owner.reign(partition, appointment.epoch, appointment.session, floor) {
-                        Some(ActivatedState::Fresh) => activated.fresh += 1,
-                        Some(ActivatedState::WorstCase) => activated.worst_case += 1,
-                        None => {}
-                    }
-                }
+                Some(appointment) if Some(appointment.session) == mine => match self.owner.reign(&appointment) {
+                    Some(ActivatedState::Fresh) => activated.fresh += 1,
+                    Some(ActivatedState::WorstCase) => activated.worst_case += 1,
+                    Some(ActivatedState::Allowance) | None => {}
+                },
                 Some(_) | None => self.owner.deactivate(partition, assignment.epoch, assignment.owner),
             }
         }

@@ -10,6 +10,7 @@ use ownership::cluster_time::ClusterTime;
 use ownership::{LeaseBound, SessionId};
 use parking_lot::Mutex;
 use ring::NodeId;
+use store::{Store, StoreConfig};
 use tokio::task::JoinSet;
 use wire::peer::control_server::ControlServer;
 use wire::peer::peer_server::PeerServer;
@@ -24,6 +25,7 @@ use crate::events::Events;
 use crate::founding::{Founder, Meeting};
 use crate::gossip::{self, GossipHandle, Identity, Incarnation};
 use crate::ingress::Ingress;
+use crate::keeping::{self, Keeping};
 use crate::leader::Leader;
 use crate::net;
 use crate::node::{Node, Parts, StartError, VERSIONS};
@@ -69,7 +71,8 @@ impl Node {
         let me = remember(&config).await?;
         let clock_source = ClockSource::of_this_machine();
         clock_source.tell();
-        let followers = followers(&me);
+        let keeping = config.store.as_ref().map(|_| Arc::<Keeping>::default());
+        let followers = followers(&me, keeping.clone());
         let replica = Arc::new(Replica::new(followers.clone(), config.bounds.keys_max, Arc::clone(&me.events)));
         let gossip = gossip_of(&config, &me).await?;
         let mut tasks = JoinSet::new();
@@ -97,9 +100,7 @@ impl Node {
         tasks.spawn(serve_peers(incoming, raft_service, PeerService::of(&followers), control));
 
         let proposer = Arc::new(Proposer::new(raft.clone(), dial_with(me.dialler.clone())));
-        let name = config.name.clone();
-        let cluster = config.founding.name.clone();
-        let bounds = config.bounds;
+        let (name, cluster, bounds) = (config.name.clone(), config.founding.name.clone(), config.bounds);
         let (credentials, events, refusals) =
             (Arc::clone(&me.credentials), Arc::clone(&me.events), Arc::clone(&me.refusals));
         let (said, phase) = tokio::sync::watch::channel(Phase::Unborn);
@@ -114,6 +115,7 @@ impl Node {
             phase: said,
             exit: exit.subscribe(),
         };
+        let store = doing.keep(&mut tasks, config.store.zip(keeping), &events);
         doing.spawn(&mut tasks, me, config.seeds, config.founding);
         Ok(Arc::new(Node::of(Parts {
             name,
@@ -131,6 +133,7 @@ impl Node {
             clock_source,
             phase,
             exit,
+            store,
             tasks,
         })))
     }
@@ -149,6 +152,22 @@ struct Doing<'n> {
 }
 
 impl Doing<'_> {
+    /// Keeps what was used in the store, if there is one. Returns where the store is found once it is opened.
+    fn keep(
+        &self,
+        tasks: &mut JoinSet<()>,
+        store: Option<(StoreConfig, Arc<Keeping>)>,
+        events: &Arc<Events>,
+    ) -> tokio::sync::watch::Receiver<Option<Store>> {
+        let (opened, found) = tokio::sync::watch::channel(None);
+        if let Some((config, keeping)) = store {
+            let Followers { owner, views, .. } = self.followers.clone();
+            let (replica, proposer, events) = (self.replica.clone(), self.proposer.clone(), events.clone());
+            tasks.spawn(keeping::Task { config, keeping, owner, replica, proposer, views, events, opened }.run());
+        }
+        found
+    }
+
     fn spawn(self, tasks: &mut JoinSet<()>, me: Oneself, seeds: Vec<String>, founding: Founding) {
         let Followers { views, owner, ingress, desk, .. } = self.followers.clone();
         let (replica, raft) = (Arc::clone(self.replica), self.raft.clone());
@@ -279,12 +298,12 @@ fn dial_with(dialler: Dialler) -> Dial {
 }
 
 /// The parts that follow the replica. There is no lease before the first session: this one ended at the boot.
-fn followers(Oneself { spec, dialler, events, .. }: &Oneself) -> Followers {
+fn followers(Oneself { spec, dialler, events, .. }: &Oneself, keeping: Option<Arc<Keeping>>) -> Followers {
     let me = spec.id;
     let views = Arc::new(Views::unknown());
     let nobody = SessionId { node: me, nonce: 0, counter: 0 };
     let none = LeaseBound { session: nobody, end: Moment::ZERO, margin: Span::ZERO };
-    let owner = Arc::new(Owner::new(Arc::clone(&views), none, Arc::clone(events)));
+    let owner = Arc::new(Owner::new(Arc::clone(&views), none, Arc::clone(events), keeping));
     let links = Arc::new(Links::new(me, dial_with(dialler.clone())));
     let ingress = Ingress::new(me, Arc::clone(&owner), Arc::clone(&views), Arc::clone(&links), chance::random());
     Followers { views, owner, ingress: Arc::new(ingress), links, desk: Arc::default() }

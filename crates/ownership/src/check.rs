@@ -239,6 +239,10 @@ pub enum Unknown {
     Policy,
     /// A limit's windows follow cluster time, and the owner has not heard of cluster time yet.
     Clock,
+    /// It has just taken over, and is finding out what its predecessor had kept. Ask again soon.
+    Loading,
+    /// What is kept of a key does not allow for this yet, and is being raised. Ask again soon.
+    Allowance,
     /// A leg's key has no entry, and the table or the domain's budget has no room for another.
     TableFull {
         /// Index into [`Check::legs`].

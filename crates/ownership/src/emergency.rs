@@ -12,7 +12,6 @@ use limits::{
 };
 
 use crate::bug::Bug;
-use crate::partition::time_to_fill;
 
 /// Keys of one domain that the limiter remembers. Beyond it, new keys are answered as `closed`.
 pub const EMERGENCY_KEYS_MAX: u64 = 100_000;
@@ -168,7 +167,7 @@ impl Emergency {
 /// longest that a slot is held.
 fn fill_time(shape: &Shape, rate: Rate) -> Span {
     match shape.algorithm {
-        Algorithm::TokenBucket { burst } => time_to_fill(rate, burst),
+        Algorithm::TokenBucket { burst } => rate.time_to_fill(burst),
         Algorithm::SlidingLog { .. } | Algorithm::FixedWindow { .. } => rate.period(),
         // Two cells, and a window that may be longer than is usual.
         Algorithm::SlidingCounter | Algorithm::Calendar { .. } => rate.period().saturating_add(rate.period()),

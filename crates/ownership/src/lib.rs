@@ -7,6 +7,7 @@ pub mod cluster_time;
 mod emergency;
 mod floor;
 pub mod ingress;
+pub mod kept;
 pub mod lease;
 mod partition;
 mod records;
@@ -19,7 +20,9 @@ pub use bug::Bug;
 pub use check::{Act, Answer, Asker, Check, CheckId, CheckLeg, MAX_LEGS, Unknown, Verdict};
 pub use emergency::{DIVISORS_MAX, EMERGENCY_KEYS_MAX, Emergency, EmergencyAnswer, EmergencyLeg, SHARES_MAX};
 pub use floor::Floor;
-pub use partition::{Cancelled, DENIAL_CERTAIN_MAX, LeaseBound, Partition};
+pub use partition::{
+    Cancelled, DENIAL_CERTAIN_MAX, Found, LeaseBound, Partition, RENEWED_EVERY, Recovered, WORD_AWAITED_FOR, Write,
+};
 pub use records::{CHARGED_RECORDS_MAX, FREE_RECORDS_MAX, RECORD_HORIZON};
 pub use refunds::{REFUND_HORIZON, REFUNDS_MAX};
 pub use route::{Owner, Route, Routes};

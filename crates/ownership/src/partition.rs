@@ -4,6 +4,7 @@
 
 mod acts;
 mod certain;
+mod keeping;
 mod recovering;
 
 use limits::{Book, Decided, Hold, HoldId, Leg, Moment, Now, Settled, Span, Table};
@@ -12,13 +13,15 @@ use smallvec::SmallVec;
 use crate::bug::Bug;
 use crate::check::{Answer, Asker, Check, CheckId, CheckLeg, Unknown, Verdict};
 use crate::floor::Floor;
+use crate::kept::ledger::Ledger;
 use crate::partition::acts::resolve;
 use crate::partition::certain::Returnable;
+use crate::partition::keeping::Beginning;
 use crate::records::{Ending, Fate, Recall, Records, Slot};
 use crate::refunds::Refunds;
 use crate::session::{Epoch, SessionId};
 pub use certain::DENIAL_CERTAIN_MAX;
-pub(crate) use recovering::time_to_fill;
+pub use keeping::{Found, RENEWED_EVERY, Recovered, WORD_AWAITED_FOR, Write};
 
 /// The smallest batch whose keys are looked up ahead: for fewer there is nothing to wait for side by side.
 const LOOK_AHEAD_MIN: usize = 2;
@@ -71,6 +74,8 @@ pub struct Partition {
     records: Records,
     refunds: Refunds,
     returnable: Returnable,
+    ledger: Ledger,
+    beginning: Beginning,
     last: Now,
 }
 
@@ -99,6 +104,8 @@ impl Partition {
             records: Records::new(0),
             refunds: Refunds::default(),
             returnable: Returnable::default(),
+            ledger: Ledger::default(),
+            beginning: Beginning::default(),
             last: Now::at(Moment::ZERO),
         }
     }
@@ -118,6 +125,7 @@ impl Partition {
         self.reign = epoch;
         self.floor = floor;
         self.records = Records::new(session.nonce);
+        self.close_books();
         self.last = later(self.last, Now::at(floor.since()));
     }
 
@@ -134,6 +142,7 @@ impl Partition {
             self.records = Records::new(0);
             self.refunds = Refunds::default();
             self.returnable = Returnable::default();
+            self.close_books();
         }
         self.state = State::NotOwner { hint };
         self.epoch = epoch;
@@ -156,6 +165,10 @@ impl Partition {
         let now = self.advance(now);
         if let Some(bar) = self.bar(now, lease) {
             out.extend(checks.iter().map(|_| bar.clone()));
+            return;
+        }
+        if self.is_waiting(now) {
+            out.extend(checks.iter().map(|_| Answer::Unknown(Unknown::Loading)));
             return;
         }
         self.look_ahead(checks);
@@ -253,6 +266,7 @@ impl Partition {
         }
         let now = self.advance(now);
         self.refunds.forget_over(now.moment, steps);
+        self.sweep_ledger(now, steps);
         self.table.sweep(book.shapes(), book.budgets(), now, steps) + self.records.sweep(now.moment, steps)
     }
 
@@ -330,7 +344,7 @@ impl Partition {
 
     fn act_and_keep(&mut self, check: &Check, book: &impl Book, now: Now, scratch: &mut Scratch) -> Answer {
         match self.carry_out(check, book, now, scratch) {
-            Ok(verdict) => self.keep(check, verdict, now, scratch),
+            Ok(verdict) => self.keep(check, verdict, book, now, scratch),
             Err(why) => why.into(),
         }
     }
@@ -340,14 +354,15 @@ impl Partition {
         match self.carry_out(check, book, now, scratch) {
             Ok(verdict) => {
                 self.records.give_way(check.id, now.moment);
-                self.keep(check, verdict, now, scratch)
+                self.keep(check, verdict, book, now, scratch)
             }
             Err(why) => why.into(),
         }
     }
 
-    fn keep(&mut self, check: &Check, verdict: Verdict, now: Now, scratch: &Scratch) -> Answer {
+    fn keep(&mut self, check: &Check, verdict: Verdict, book: &impl Book, now: Now, scratch: &Scratch) -> Answer {
         let charges = &scratch.decided.charges;
+        self.note_spent(check, &scratch.legs, charges, book, now);
         if !Bug::NoRecord.is_here() {
             self.records.keep(check, &verdict, charges, now.moment);
         }

@@ -64,6 +64,10 @@ impl Calendars for Almanac {
         last.set(window);
         Some(window)
     }
+
+    fn name(&self, calendar: CalendarId) -> String {
+        Calendar::of(calendar).map(|calendar| calendar.to_string()).unwrap_or_default()
+    }
 }
 
 impl Default for Almanac {

@@ -63,6 +63,7 @@ async fn start() -> String {
             policies: vec![POLICY.to_owned()],
         },
         bounds: Bounds::default(),
+        store: None,
     })
     .await
     .expect("nothing is in the way");

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Arg, ArgMatches, Args, FromArgMatches, Parser, Subcommand, ValueEnum};
+use ownership::kept::Incarnation;
+use store::RedisUrl;
 
 use crate::config::reference::default;
 use crate::config::table::{Kind, SETTINGS, Setting};
@@ -125,6 +127,9 @@ pub struct Dev {
     /// 0 the system chooses every port.
     #[arg(long, default_value_t = 7600, value_parser = clap::value_parser!(u16).range(0..=65_000), value_name = "PORT")]
     pub port: u16,
+    /// Where the nodes keep what was used, such as redis://127.0.0.1:6379; in memory alone without it.
+    #[arg(long, value_name = "URL")]
+    pub redis: Option<RedisUrl>,
     /// How many slices the key space has: a power of two, 1 to 4096.
     #[arg(long, default_value_t = 4096, value_name = "COUNT", hide = true)]
     pub partitions: u16,
@@ -412,6 +417,13 @@ pub enum Cluster {
         /// The new length, such as 5s; longer than a change of leader takes, and at most 60s.
         #[arg(long, value_parser = duration, value_name = "TIME")]
         ttl: Duration,
+    },
+    /// Vouch for the store: on its way into this life (a restart with its data, a failover) it has lost nothing. Nodes that
+    /// took over meanwhile and assumed the worst then read what was kept. Wrong words here let limits be exceeded.
+    TrustStore {
+        /// Which life, as `cluster status` shows it.
+        #[arg(long, value_name = "INCARNATION")]
+        incarnation: Incarnation,
     },
     /// Which node owns which partitions, at which epoch.
     Map,

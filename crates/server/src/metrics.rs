@@ -18,7 +18,7 @@ use crate::front::Front;
 use crate::meter::Api;
 use bounds::{DOMAINS_MAX, LIMITS_MAX, OTHER, PEERS_MAX, Room, TOKENS_MAX};
 use families::Family;
-use figures::Figures;
+use figures::{Figures, StoreFigures};
 
 /// All metrics of a node, as OpenMetrics text.
 pub fn render(front: &Front) -> String {
@@ -41,6 +41,7 @@ impl Collector for Figures {
         self.calls(&mut encoder)?;
         self.forwards(&mut encoder)?;
         self.ownership(&mut encoder)?;
+        self.store(&mut encoder)?;
         self.control(&mut encoder)?;
         self.access(&mut encoder)?;
         gauges(&mut encoder, &families::BUILD_INFO, [([env!("CARGO_PKG_VERSION").to_owned()], 1.0)])
@@ -136,6 +137,22 @@ impl Figures {
         gauges(encoder, &families::LEASE_TTL, [([], self.lease_ttl.as_nanos() as f64 / 1e9)])?;
         gauges(encoder, &families::CLOCK_TRUSTED, [([], f64::from(u8::from(self.clock_trusted)))])?;
         gauges(encoder, &families::N_MAX, [([], f64::from(self.n_max))])
+    }
+
+    fn store(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {
+        let none = StoreFigures::default();
+        let (there, store) = (self.store.is_some(), self.store.as_ref().unwrap_or(&none));
+        let flag = |yes: bool| there.then(|| ([], f64::from(u8::from(yes))));
+        gauges(encoder, &families::STORE_UP, flag(store.up))?;
+        gauges(encoder, &families::STORE_DURABLE, flag(store.durable))?;
+        counters(encoder, &families::STORE_CONNECTS, store.connects.iter().filter(|_| there).map(word_count))?;
+        let requests = store.requests.iter().map(|(op, outcome, count)| ([*op, *outcome].map(str::to_owned), *count));
+        counters(encoder, &families::STORE_REQUESTS, requests)?;
+        let durations = store.durations.iter().map(|(op, took)| ([(*op).to_owned()], (took.sum, took.buckets.clone())));
+        histograms(encoder, &families::STORE_REQUEST, durations)?;
+        counters(encoder, &families::STORE_CLAIMS, store.totals.claims.iter().map(word_count))?;
+        counters(encoder, &families::FENCED_WRITES, there.then_some(([], store.totals.fenced)))?;
+        counters(encoder, &families::STORE_PUT_OFF, store.totals.put_off.iter().map(word_count))
     }
 
     fn control(&self, encoder: &mut DescriptorEncoder<'_>) -> Result<(), Error> {

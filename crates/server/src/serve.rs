@@ -175,6 +175,7 @@ fn admin_router(front: Front) -> Router {
         .route("/v1/policies/{domain}/history", get(policies::history))
         .route("/v1/cluster", get(cluster::cluster))
         .route("/v1/cluster/lease", put(cluster::put_lease))
+        .route("/v1/cluster/trust-store", put(cluster::put_trust))
         .route("/v1/cluster/map", get(cluster::map))
         .route("/v1/cluster/events", get(cluster::events))
         .route("/v1/keys/top", get(top::top))

@@ -12,6 +12,7 @@ use std::num::NonZeroU64;
 use bytes::{BufMut as _, Bytes, BytesMut};
 use control::Corrupt;
 use ownership::SessionId;
+use ownership::kept::Incarnation;
 use prost::Message;
 use ring::NodeId;
 
@@ -80,6 +81,18 @@ fn narrow<N: TryFrom<u64>>(number: impl Into<u64>, name: &'static str) -> Result
 
 fn sixteen(bytes: &[u8], name: &'static str) -> Result<[u8; 16], DecodeError> {
     <[u8; 16]>::try_from(bytes).map_err(|_| DecodeError::OutOfRange(name))
+}
+
+/// A life of a store: run and history, one after the other.
+fn incarnation_to_bytes(incarnation: &Incarnation) -> Bytes {
+    Bytes::from([incarnation.run, incarnation.history].concat())
+}
+
+fn incarnation_from_bytes(bytes: &[u8]) -> Result<Incarnation, DecodeError> {
+    match bytes.as_chunks::<20>() {
+        ([run, history], []) => Ok(Incarnation { run: *run, history: *history }),
+        _ => Err(DecodeError::OutOfRange("incarnation")),
+    }
 }
 
 fn node_id(id: u64, name: &'static str) -> Result<NodeId, DecodeError> {

@@ -343,6 +343,8 @@ fn unknown_to_proto(why: Unknown) -> proto::ForwardUnknown {
         Unknown::Record => (2, 0),
         Unknown::Policy => (3, 0),
         Unknown::Clock => (4, 0),
+        Unknown::Loading => (6, 0),
+        Unknown::Allowance => (7, 0),
         Unknown::TableFull { leg } => (5, u32::from(leg)),
     };
     proto::ForwardUnknown { reason, leg }
@@ -354,6 +356,8 @@ fn unknown_from_proto(why: proto::ForwardUnknown) -> Result<Unknown, MalformedFo
         2 => Ok(Unknown::Record),
         3 => Ok(Unknown::Policy),
         4 => Ok(Unknown::Clock),
+        6 => Ok(Unknown::Loading),
+        7 => Ok(Unknown::Allowance),
         5 => {
             u8::try_from(why.leg).map(|leg| Unknown::TableFull { leg }).map_err(|_| MalformedForward::OutOfRange("leg"))
         }
@@ -435,8 +439,15 @@ mod tests {
             cacheable: Span::from_millis(70),
             legs: [Wait::Now, Wait::After(Span::from_nanos(5)), Wait::Never].map(decision).into_iter().collect(),
         };
-        let unknowns =
-            [Unknown::Lease, Unknown::Record, Unknown::Policy, Unknown::Clock, Unknown::TableFull { leg: 3 }];
+        let unknowns = [
+            Unknown::Lease,
+            Unknown::Record,
+            Unknown::Policy,
+            Unknown::Clock,
+            Unknown::Loading,
+            Unknown::Allowance,
+            Unknown::TableFull { leg: 3 },
+        ];
         let mut answers = vec![
             Answer::Decided(verdict),
             Answer::NotOwner { epoch, hint: Some(session()) },

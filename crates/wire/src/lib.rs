@@ -4,12 +4,19 @@
 pub mod control;
 pub mod forward;
 pub mod lease;
+pub mod store;
 pub mod top;
 
 /// Messages and services between nodes.
 pub mod peer {
     #![allow(missing_docs, reason = "generated; the .proto files hold the words")]
     tonic::include_proto!("ringfence.peer.v1");
+}
+
+/// What is kept in a store.
+pub mod kept {
+    #![allow(missing_docs, reason = "generated; the .proto files hold the words")]
+    tonic::include_proto!("ringfence.store.v1");
 }
 
 /// The public API.

@@ -16,10 +16,11 @@ policy     -> limits
 ownership  -> limits, ring
 control    -> limits, ring, ownership
 wire       -> limits, ring, policy, ownership, control
-node       -> limits, ring, policy, ownership, control, wire, sim
-server     -> limits, policy, ownership, control, wire, node
+store      -> limits, ring, ownership, wire
+node       -> limits, ring, policy, ownership, control, wire, store, sim
+server     -> limits, policy, ownership, control, wire, store, node
 client     -> wire, ring, limits
-ringfence  -> ring, policy, ownership, wire, node, server, client, sim
+ringfence  -> ring, policy, ownership, wire, store, node, server, client, sim
 sim        -> limits, ring, policy, ownership, control
 simulate   -> ownership, sim
 chaos      -> limits, policy, client, sim

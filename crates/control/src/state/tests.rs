@@ -4,6 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use limits::LimitId;
+use ownership::kept::{Incarnation, Keeper};
 use proptest::prelude::*;
 use ring::PartitionId;
 
@@ -323,6 +324,8 @@ enum Attempt {
     LowerNMax { to: u32 },
     SetTtl { secs: u64 },
     SettleTtl { back: u64 },
+    Keep { nth: usize, number: u64, life: Option<u8> },
+    Trust { life: u8 },
 }
 
 fn attempt() -> impl Strategy<Value = Attempt> {
@@ -338,6 +341,9 @@ fn attempt() -> impl Strategy<Value = Attempt> {
         1 => (0u32..8).prop_map(|to| Attempt::LowerNMax { to }),
         1 => (0u64..8).prop_map(|secs| Attempt::SetTtl { secs }),
         1 => (0u64..2).prop_map(|back| Attempt::SettleTtl { back }),
+        3 => (0usize..6, 0u64..9, prop::option::of(0u8..3))
+            .prop_map(|(nth, number, life)| Attempt::Keep { nth, number, life }),
+        1 => (0u8..3).prop_map(|life| Attempt::Trust { life }),
     ]
 }
 
@@ -378,8 +384,16 @@ impl Attempt {
             Attempt::LowerNMax { to } => Command::LowerNMax { to },
             Attempt::SetTtl { secs } => Command::SetTtl { ttl: Span::from_secs(secs) },
             Attempt::SettleTtl { back } => Command::SettleTtl { since: cluster.lease.changed_at.saturating_sub(back) },
+            Attempt::Keep { nth: of, number, life } => {
+                Command::Keep { session: nth(of), number, store: life.map(incarnation) }
+            }
+            Attempt::Trust { life } => Command::Trust { incarnation: incarnation(life) },
         }
     }
+}
+
+const fn incarnation(life: u8) -> Incarnation {
+    Incarnation { run: [life; 20], history: [life; 20] }
 }
 
 fn limit_digest((name, digest, from): (u8, u8, Option<u8>)) -> LimitDigest {
@@ -412,6 +426,16 @@ impl Ledger {
             }
             if let Some(owner) = then.owner.filter(|_| now.owner != then.owner) {
                 assert!(!after.sessions.lives(owner), "S7: only after its session ended");
+                let store = before.sessions.live[&owner].kept.store;
+                let keeper = Keeper { epoch: then.epoch, session: owner };
+                let ended = now.before.map(|before| (before.keeper, before.store));
+                assert_eq!(
+                    ended,
+                    Some((keeper, store)),
+                    "S11: who decided last, and where that was kept when it ended"
+                );
+            } else {
+                assert_eq!(now.before, then.before, "S11: who decided last stays who decided last");
             }
         }
         assert_eq!(before.map.assignments != after.map.assignments, before.map.version != after.map.version);

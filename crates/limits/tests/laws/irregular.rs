@@ -13,6 +13,10 @@ impl Calendars for Irregular {
     fn window(&self, calendar: CalendarId, at: WallTime) -> Option<WindowBounds> {
         (calendar != UNKNOWN).then(|| window(calendar, at))
     }
+
+    fn name(&self, calendar: CalendarId) -> String {
+        format!("{calendar:?}")
+    }
 }
 
 /// The window that an instant lies in: of one, two or one and a half times the shortest length.

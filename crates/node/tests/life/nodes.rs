@@ -70,6 +70,7 @@ impl Told {
                 policies: vec![POLICY.to_owned()],
             },
             bounds: Bounds { keys_max: self.keys_max, ..Bounds::default() },
+            store: None,
         }
     }
 }

@@ -148,6 +148,7 @@ impl Machine {
                 policies: vec![asking::POLICY.to_owned()],
             },
             bounds: Bounds::default(),
+            store: None,
         })
     }
 }

@@ -17,6 +17,9 @@ pub const ATTEMPTS_MAX: u8 = 6;
 /// How long an owner whose log is behind is given after the first attempt; twice as long after each further one.
 pub const POLICY_PAUSE: Span = Span::from_millis(10);
 
+/// How long an owner is given to write down what may be spent of a key, likewise: a few times what a store takes that is well.
+pub const ALLOWANCE_PAUSE: Span = Span::from_millis(2);
+
 /// How long a question may take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
@@ -130,7 +133,7 @@ pub enum WhyFailed {
 
 impl WhyFailed {
     /// All of them; [`Unknown::TableFull`] stands for every leg.
-    pub const ALL: [WhyFailed; 12] = [
+    pub const ALL: [WhyFailed; 14] = [
         WhyFailed::NoOwner,
         WhyFailed::Silence,
         WhyFailed::Unreachable,
@@ -142,6 +145,8 @@ impl WhyFailed {
         WhyFailed::Unknown(Unknown::Record),
         WhyFailed::Unknown(Unknown::Policy),
         WhyFailed::Unknown(Unknown::Clock),
+        WhyFailed::Unknown(Unknown::Loading),
+        WhyFailed::Unknown(Unknown::Allowance),
         WhyFailed::Unknown(Unknown::TableFull { leg: 0 }),
     ];
 
@@ -159,6 +164,8 @@ impl WhyFailed {
             WhyFailed::Unknown(Unknown::Record) => "record",
             WhyFailed::Unknown(Unknown::Policy) => "policy",
             WhyFailed::Unknown(Unknown::Clock) => "clock",
+            WhyFailed::Unknown(Unknown::Loading) => "loading",
+            WhyFailed::Unknown(Unknown::Allowance) => "allowance",
             WhyFailed::Unknown(Unknown::TableFull { .. }) => "table_full",
         }
     }
@@ -249,8 +256,8 @@ impl Asking {
             Answer::Unknown(why) => {
                 self.spent_nothing(index);
                 self.wait(index, WhyFailed::Unknown(why));
-                if why == Unknown::Policy && self.is_latest(index) {
-                    self.pause_until = now.saturating_add(pause_after(self.attempts));
+                if let Some(pause) = pause_after(why, self.attempts).filter(|_| self.is_latest(index)) {
+                    self.pause_until = now.saturating_add(pause);
                 }
             }
             Answer::StaleRevision { revision } => {
@@ -443,7 +450,13 @@ impl Asking {
     }
 }
 
-/// How long an owner is given to catch up after so many attempts.
-fn pause_after(attempts: u8) -> Span {
-    POLICY_PAUSE.scaled(1 << attempts.saturating_sub(1).min(ATTEMPTS_MAX), 1)
+/// How long an owner is given that says why it cannot answer yet, after so many attempts; `None` where asking it again soon
+/// gains nothing.
+fn pause_after(why: Unknown, attempts: u8) -> Option<Span> {
+    let first = match why {
+        Unknown::Policy | Unknown::Loading => POLICY_PAUSE,
+        Unknown::Allowance => ALLOWANCE_PAUSE,
+        Unknown::Lease | Unknown::Record | Unknown::Clock | Unknown::TableFull { .. } => return None,
+    };
+    Some(first.scaled(1 << attempts.saturating_sub(1).min(ATTEMPTS_MAX), 1))
 }

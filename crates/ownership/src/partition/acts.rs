@@ -70,6 +70,7 @@ impl Partition {
         self.resolve_all(check, book, &mut scratch.legs)?;
         scratch.decided.legs.clear();
         scratch.decided.charges.clear();
+        self.is_covered(check, &scratch.legs, book, now)?;
         let done = self.act(check, book, now, scratch).map_err(undecided)?;
         if !check.act.decides() {
             scratch.decided.legs = self.standing(&scratch.legs, book, now).map_err(undecided)?;
@@ -250,7 +251,7 @@ pub(super) fn resolve(leg: &CheckLeg, floor: Floor, book: &impl Book) -> Option<
 
 fn to_table(leg: &CheckLeg, entry: &BookEntry, floor: Floor, book: &impl Book) -> Leg {
     let shape = book.shapes().get(entry.shape);
-    let absent: Absent = floor.absent(shape, entry.allotted_at);
+    let absent: Absent = floor.absent(shape, book.shapes().implicit_of_limit(entry.shape), entry.allotted_at);
     Leg { shape: entry.shape, key: leg.key, cost: leg.cost, absent, shadow: leg.shadow }
 }
 

@@ -1,7 +1,7 @@
 //! Whether a denial is the limit's or the takeover's: a limit that would have admitted, had its use not been left unknown,
 //! says `recovering`, never that it is used up.
 
-use limits::{Absent, Algorithm, Align, Book, Leg, Now, Rate, Span};
+use limits::{Absent, Algorithm, Align, Book, Keeping, Leg, Now};
 
 use crate::floor::Floor;
 use crate::partition::{Partition, Scratch};
@@ -22,15 +22,24 @@ impl Partition {
     /// said. A bucket admits at its rate from the start, and its entry stands on the floor: at the moment when the
     /// floor has worn off, what is left in use is exactly what was spent since the takeover.
     fn floor_refuses(&self, leg: &Leg, book: &impl Book, now: Now) -> bool {
-        let Absent::FullAsOf(at) = leg.absent else { return false };
         let shape = book.shapes().get(leg.shape);
+        let admits_less = |units: u64| {
+            let less = Leg { cost: leg.cost.saturating_sub(units), ..*leg };
+            self.table.peek(&less, book.shapes(), now).is_ok_and(|said| said.allowed)
+        };
+        let is_kept = self.floor.is_kept() && book.shapes().keeping(leg.shape).0 == Keeping::Most;
+        let perhaps = self.perhaps_used(leg);
+        if let Some(at) = self.floor.as_of().filter(|_| is_kept && perhaps > 0) {
+            return now.moment < at.moment.saturating_add(shape.remembers_for()) && admits_less(perhaps);
+        }
+        let Absent::FullAsOf(at) = leg.absent else { return false };
         let Some(rate) = shape.rate else { return false };
         let admits = |leg: &Leg, now| self.table.peek(leg, book.shapes(), now).is_ok_and(|said| said.allowed);
         let fresh = Leg { absent: Absent::Fresh, ..*leg };
         let within = |span| now.moment < at.moment.saturating_add(span) && admits(&fresh, now);
         match shape.algorithm {
             Algorithm::TokenBucket { burst } => {
-                let worn_off = at.moment.saturating_add(time_to_fill(rate, burst));
+                let worn_off = at.moment.saturating_add(rate.time_to_fill(burst));
                 now.moment < worn_off && admits(leg, Now { moment: worn_off, ..now })
             }
             Algorithm::SlidingLog { .. } | Algorithm::FixedWindow { align: Align::First } => within(rate.period()),
@@ -41,13 +50,4 @@ impl Partition {
             }
         }
     }
-}
-
-/// How long an empty bucket takes to fill, rounded up; for ever at a rate of zero.
-pub(crate) fn time_to_fill(rate: Rate, burst: u64) -> Span {
-    if rate.amount() == 0 {
-        return Span::MAX;
-    }
-    let nanos = (u128::from(rate.period().as_nanos()) * u128::from(burst)).div_ceil(u128::from(rate.amount()));
-    Span::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }

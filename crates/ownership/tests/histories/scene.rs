@@ -385,4 +385,8 @@ impl Calendars for Even {
         let edge = |index: u64| WallTime::from_unix_nanos(index * length);
         Some(WindowBounds { index, start: edge(index), end: edge(index + 1) })
     }
+
+    fn name(&self, calendar: CalendarId) -> String {
+        format!("{calendar:?}")
+    }
 }

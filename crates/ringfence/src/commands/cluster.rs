@@ -4,6 +4,7 @@ pub mod events;
 
 use std::time::{Duration, Instant};
 
+use ownership::kept::Incarnation;
 use serde_json::{Value, json};
 
 use crate::calls::Calls;
@@ -20,6 +21,7 @@ pub fn run(command: &Cluster, target: &Target, output: Output) -> anyhow::Result
     match command {
         Cluster::Status { wait, nodes } => status(&calls, *wait, nodes.unwrap_or(1), output),
         Cluster::SetLease { ttl } => set_lease(&calls, *ttl, output),
+        Cluster::TrustStore { incarnation } => trust_store(&calls, incarnation, output),
         Cluster::Map => map(&calls, output),
         Cluster::Events { follow: false } => events::print(&calls, output),
         Cluster::Events { follow: true } => events::follow(&calls, output),
@@ -119,16 +121,26 @@ fn status_text(cluster: &Value) -> String {
         shown(&partitions, "vacant"),
     );
     text.push_str(&terms_text(cluster));
+    text.push_str(&store_text(cluster));
+    let keeps = cluster.get("redis").is_some_and(|store| !store.is_null());
+    let kept = |word: &str| if keeps { format!("{word:<9}") } else { String::new() };
     text.push_str(&format!(
-        "{:<12} {:<8} {:>10}  {:<21} {:<21} {}\n",
-        "NODE", "STATE", "PARTITIONS", "API", "ADMIN", "ID"
+        "{:<12} {:<8} {:>10}  {}{:<21} {:<21} {}\n",
+        "NODE",
+        "STATE",
+        "PARTITIONS",
+        kept("KEPT"),
+        "API",
+        "ADMIN",
+        "ID"
     ));
     for node in nodes_of(cluster) {
         text.push_str(&format!(
-            "{:<12} {:<8} {:>10}  {:<21} {:<21} {}\n",
+            "{:<12} {:<8} {:>10}  {}{:<21} {:<21} {}\n",
             shown(node, "name"),
             state_of(cluster, node),
             shown(node, "partitions"),
+            kept(if node.get("durable").is_some_and(Value::is_string) { "durable" } else { "volatile" }),
             shown(node, "api"),
             shown(node, "admin"),
             shown(node, "id"),
@@ -159,6 +171,26 @@ fn terms_text(cluster: &Value) -> String {
     )
 }
 
+/// The line about the asked node's store, where it has one, and about an operator's word for it.
+fn store_text(cluster: &Value) -> String {
+    let Some(store) = cluster.get("redis").filter(|store| !store.is_null()) else { return String::new() };
+    let (node, life) = (shown(cluster, "this_node"), shown(store, "incarnation"));
+    let stands = match store.get("up").and_then(Value::as_bool) {
+        Some(true) => format!("up, {}, incarnation {life}", shown(store, "version")),
+        Some(false) | None => format!("down: {}", shown(store, "down")),
+    };
+    let mut text = format!("redis of {node}: {stands}  {node} is {}\n", shown(cluster, "durability"));
+    for warning in store.get("warnings").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
+        text.push_str(&format!("redis of {node}: {warning}\n"));
+    }
+    if let Some(trusted) = cluster.get("trusted").and_then(Value::as_str) {
+        text.push_str(&format!(
+            "degraded: what Redis has is trusted on an operator's word, in incarnation {trusted}\n"
+        ));
+    }
+    text
+}
+
 fn set_lease(calls: &Calls, ttl: Duration, output: Output) -> anyhow::Result<Exit> {
     let ttl_ms = u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX);
     let answer = calls.put_json("/v1/cluster/lease", &json!({ "ttl_ms": ttl_ms }))?;
@@ -166,6 +198,16 @@ fn set_lease(calls: &Calls, ttl: Duration, output: Output) -> anyhow::Result<Exi
     match output {
         Output::Json => print_json("lease", &answer.body),
         Output::Text => put(&format!("leases last {ttl_ms} ms from now on\n")),
+    }
+    Ok(Exit::Ok)
+}
+
+fn trust_store(calls: &Calls, incarnation: &Incarnation, output: Output) -> anyhow::Result<Exit> {
+    let answer = calls.put_json("/v1/cluster/trust-store", &json!({ "incarnation": incarnation.to_string() }))?;
+    anyhow::ensure!(answer.is_ok(), "{}", answer.problem());
+    match output {
+        Output::Json => print_json("trusted", &answer.body),
+        Output::Text => put(&format!("trusted: {incarnation}\n")),
     }
     Ok(Exit::Ok)
 }

@@ -13,6 +13,7 @@ use node::secret::{ClusterSecret, Secrets};
 use ownership::lease::Terms;
 use ring::PartitionCount;
 use server::{Access, Proxies, Settings};
+use store::StoreConfig;
 
 use crate::calls::Calls;
 use crate::cli::Dev;
@@ -38,6 +39,9 @@ const PORTS_APART: u16 = 10;
 
 /// How long a killed node's threads may take to let go of its ports.
 const DEATH_WITHIN: Duration = Duration::from_secs(1);
+
+/// What the cluster is called.
+const CLUSTER: &str = "dev";
 
 /// Nodes that the banner names.
 const NODES_SHOWN: usize = 3;
@@ -164,6 +168,8 @@ struct Cluster {
     /// Where every node listens; that stays the same when it comes back.
     ports: BTreeMap<String, Listen>,
     partitions: PartitionCount,
+    /// Where nodes keep what was used, if anywhere.
+    store: Option<StoreConfig>,
     policies: Vec<String>,
     secret: ClusterSecret,
     running: BTreeMap<String, Running>,
@@ -185,6 +191,7 @@ impl Cluster {
             ports: founders.iter().cloned().zip((0..).map(ports)).collect(),
             founders,
             partitions: PartitionCount::new(dev.partitions).context("--partitions is a power of two, 1 to 4096")?,
+            store: dev.redis.clone().map(|url| StoreConfig::new(url, CLUSTER)),
             policies,
             secret: ClusterSecret::new(&rand::random::<[u8; 32]>()).context("32 bytes are enough for a secret")?,
             running: BTreeMap::new(),
@@ -217,7 +224,7 @@ impl Cluster {
             seeds: self.ports.values().map(|ports| ports.peer.to_string()).collect(),
             secrets: Secrets::new(self.secret.clone()),
             founding: Founding {
-                name: "dev".to_owned(),
+                name: CLUSTER.to_owned(),
                 founders: self.founders.clone(),
                 terms: Terms::DEFAULT,
                 partitions: self.partitions,
@@ -225,6 +232,7 @@ impl Cluster {
                 policies: self.policies.clone(),
             },
             bounds: Bounds::default(),
+            store: self.store.clone(),
         })
     }
 

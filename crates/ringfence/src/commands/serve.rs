@@ -188,7 +188,7 @@ fn tell_start(settings: &NodeSettings, addresses: &Listen) {
 }
 
 fn config(prepared: Prepared, peer: node::config::PeerSockets, addresses: &Listen) -> Config {
-    let Prepared { settings, secrets, policies, .. } = prepared;
+    let Prepared { settings, secrets, policies, store, .. } = prepared;
     let bound = addresses.advertised();
     Config {
         name: settings.name,
@@ -210,6 +210,7 @@ fn config(prepared: Prepared, peer: node::config::PeerSockets, addresses: &Liste
             policies,
         },
         bounds: settings.bounds,
+        store,
     }
 }
 

@@ -143,7 +143,7 @@ n.toml:3:2: unknown section `nodes` [bad-config]
   |
 3 | [nodes]
   |  ^
-  expected: `node`, `api`, `peer`, `admin`, `cluster`, `lease`, `limits`, `policy`, `auth` or `log`
+  expected: `node`, `api`, `peer`, `admin`, `cluster`, `lease`, `limits`, `redis`, `policy`, `auth` or `log`
   did you mean: `node`
 n.toml:6:10: `cluster.seeds`: `n1` does not fit [bad-config]
   |

@@ -7,13 +7,14 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use node::secret::Secrets;
 use policy::Document;
+use store::StoreConfig;
 
 use crate::cli::Told;
 use crate::config::file;
 use crate::config::layers::{Effective, Sources};
-use crate::config::mistake::{CODE, FileText, Mistake, Wrong};
+use crate::config::mistake::{CODE, FileText, Mistake, Origin, Wrong};
 use crate::config::secrets;
-use crate::config::settings::{NodeSettings, Placed};
+use crate::config::settings::{NodeSettings, Placed, RedisSettings};
 
 /// Where the file lies when nobody says otherwise; it may be absent.
 pub const DEFAULT_FILE: &str = "/etc/ringfence/ringfence.toml";
@@ -27,6 +28,8 @@ pub struct Prepared {
     pub secrets: Secrets,
     /// The documents to found with.
     pub policies: Vec<String>,
+    /// Where the store is, if there is one.
+    pub store: Option<StoreConfig>,
     /// What is allowed and better otherwise.
     pub warnings: Vec<String>,
 }
@@ -85,14 +88,31 @@ pub fn prepare(sources: &Sources) -> Result<Prepared, Refusal> {
     let mut warnings = Vec::new();
     let secrets = secrets::read(&settings.cluster, &mut warnings);
     let policies = documents(&settings.policies, &mut refusal);
+    let store = store(&settings, &mut warnings, &mut refusal);
     match secrets {
-        Ok(read) if refusal.is_empty() => Ok(Prepared { settings, secrets: read.secrets, policies, warnings }),
+        Ok(read) if refusal.is_empty() => Ok(Prepared { settings, secrets: read.secrets, policies, store, warnings }),
         Ok(_) => Err(refusal),
         Err(mistakes) => {
             refusal.mistakes.extend(mistakes);
             Err(refusal)
         }
     }
+}
+
+fn store(settings: &NodeSettings, warnings: &mut Vec<String>, refusal: &mut Refusal) -> Option<StoreConfig> {
+    let RedisSettings { url, password, ca_file } = settings.redis.clone()?;
+    let mut config = StoreConfig::new(url, settings.cluster.name.clone());
+    config.ca_file = ca_file;
+    match password.map(|source| secrets::password(&source, warnings)).transpose() {
+        Ok(None) => {}
+        Ok(Some(password)) => config.url = config.url.with_password(&password),
+        Err(mistake) => refusal.mistakes.push(mistake),
+    }
+    if let Err(error) = config.check() {
+        let wrong = Wrong::new(format!("`redis`: {error}"), "");
+        refusal.mistakes.push(wrong.at(Origin::Default("redis.url")));
+    }
+    Some(config)
 }
 
 fn documents(paths: &[Placed<PathBuf>], refusal: &mut Refusal) -> Vec<String> {

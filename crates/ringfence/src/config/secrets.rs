@@ -2,7 +2,7 @@
 
 use std::io::Read as _;
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use node::secret::{ClusterSecret, Secrets};
 
@@ -54,15 +54,31 @@ fn is_vacant(source: &SecretSource) -> bool {
     }
 }
 
+/// Reads a password.
+///
+/// # Errors
+///
+/// What is wrong with it.
+pub fn password(source: &SecretSource, warnings: &mut Vec<String>) -> Result<String, Mistake> {
+    match source {
+        SecretSource::Given(given) => Ok(given.value.clone()),
+        SecretSource::File(file) => {
+            let bytes = of_file(file, warnings)?;
+            let text = std::str::from_utf8(without_line_end(&bytes)).ok().filter(|text| !text.is_empty());
+            text.map(str::to_owned).ok_or_else(|| wrong(file, format!("{}: no text", file.value.display())))
+        }
+    }
+}
+
 fn one(source: &SecretSource, warnings: &mut Vec<String>) -> Result<ClusterSecret, Mistake> {
     match source {
         SecretSource::Given(given) => secret(without_line_end(given.value.as_bytes()), given),
-        SecretSource::File(file) => {
-            let bytes = bytes_of(&file.value, warnings)
-                .map_err(|error| wrong(file, format!("{}: {error}", file.value.display())))?;
-            secret(without_line_end(&bytes), file)
-        }
+        SecretSource::File(file) => secret(without_line_end(&of_file(file, warnings)?), file),
     }
+}
+
+fn of_file(file: &Placed<PathBuf>, warnings: &mut Vec<String>) -> Result<Vec<u8>, Mistake> {
+    bytes_of(&file.value, warnings).map_err(|error| wrong(file, format!("{}: {error}", file.value.display())))
 }
 
 fn secret<T>(bytes: &[u8], said: &Placed<T>) -> Result<ClusterSecret, Mistake> {
@@ -97,7 +113,6 @@ fn without_line_end(bytes: &[u8]) -> &[u8] {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::OpenOptionsExt as _;
-    use std::path::PathBuf;
 
     use super::*;
     use crate::config::mistake::Origin;

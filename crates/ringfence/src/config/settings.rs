@@ -8,6 +8,7 @@ use std::time::Duration;
 use node::config::{Bounds, Given};
 use ownership::lease::Terms;
 use server::{NETWORKS_MAX, Network, Token};
+use store::RedisUrl;
 
 use crate::config::layers::{Effective, Said};
 use crate::config::mistake::{Mistake, Origin, Wrong};
@@ -41,6 +42,8 @@ pub struct NodeSettings {
     pub given: Given,
     /// `[limits]`
     pub bounds: Bounds,
+    /// `[redis]`
+    pub redis: Option<RedisSettings>,
     /// `policy.initial`
     pub policies: Vec<Placed<PathBuf>>,
     /// `auth.tokens`
@@ -71,6 +74,17 @@ pub struct ClusterSettings {
     pub secret: SecretSource,
     /// Where the second accepted secret comes from, if there is one.
     pub accept: Option<SecretSource>,
+}
+
+/// `[redis]`
+#[derive(Clone, Debug)]
+pub struct RedisSettings {
+    /// `redis.url`
+    pub url: RedisUrl,
+    /// Where the password comes from, if there is one.
+    pub password: Option<SecretSource>,
+    /// `redis.ca_file`
+    pub ca_file: Option<PathBuf>,
 }
 
 /// Where a secret comes from.
@@ -118,6 +132,7 @@ impl NodeSettings {
         let (data_dir, policies, log) = (reader.text("node.data_dir"), reader.paths("policy.initial"), reader.log());
         let (drain_timeout, open_metrics) = (reader.time("node.drain_timeout"), reader.switch("admin.open_metrics"));
         let trusted_proxies = reader.networks("api.trusted_proxies");
+        let redis = reader.redis();
         let [api, peer, admin] = ports?;
         let settings = NodeSettings {
             name: name?,
@@ -132,6 +147,7 @@ impl NodeSettings {
             terms: terms?,
             given: given(effective),
             bounds: bounds?,
+            redis,
             policies,
             tokens,
             log: log?,
@@ -323,6 +339,21 @@ impl Reader<'_> {
         } else {
             SecretSource::File(Placed { key, value: value.into(), origin })
         })
+    }
+
+    fn redis(&mut self) -> Option<RedisSettings> {
+        let password = self.secret("redis.password", "redis.password_file");
+        let Some(url) = self.text("redis.url") else {
+            for key in ["redis.password", "redis.password_file", "redis.ca_file"] {
+                if self.said(key).value.is_some() {
+                    self.wrong(key, Wrong::new(format!("`{key}` is said, and `redis.url` is not"), "`redis.url`"));
+                }
+            }
+            return None;
+        };
+        // Read before, as its kind is.
+        let url = url.parse().ok()?;
+        Some(RedisSettings { url, password, ca_file: self.text("redis.ca_file").map(PathBuf::from) })
     }
 
     fn terms(&mut self) -> Option<Terms> {

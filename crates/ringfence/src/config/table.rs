@@ -48,6 +48,8 @@ pub enum Kind {
     Word(&'static [&'static str]),
     /// Which log lines are written.
     Filter,
+    /// Where a Redis server is.
+    RedisUrl,
     /// A text that is never shown, and that is taken from the environment alone: files are copied, and every user of a
     /// machine sees its command lines.
     Secret,
@@ -72,6 +74,7 @@ impl Kind {
             Kind::Switch => "BOOL",
             Kind::Word(_) => "WORD",
             Kind::Filter => "FILTER",
+            Kind::RedisUrl => "URL",
             Kind::Secret => "TEXT",
             Kind::Tokens => "TOML",
         }
@@ -145,6 +148,11 @@ pub const SECTIONS: &[(&str, &str)] = &[
     ("cluster", "The cluster that this node founds or joins."),
     ("lease", "How long an owner may decide alone."),
     ("limits", "Bounds of this node."),
+    (
+        "redis",
+        "Where owners keep what was used, so that a crash forgets nothing. Without it a takeover assumes the worst: a \
+      window is full until it ends, a bucket has no burst left.",
+    ),
     ("policy", "What the cluster starts with."),
     ("auth", "Who may call."),
     ("log", "What is written to stderr."),
@@ -335,6 +343,38 @@ pub const SETTINGS: &[Setting] = &[
         fallback: Fallback::Text("1s"),
         founding: false,
         doc: "The longest that a caller may ask to wait; more is cut to it.",
+    },
+    Setting {
+        key: "redis.url",
+        kind: Kind::RedisUrl,
+        fallback: Fallback::Absent,
+        founding: false,
+        doc: "`redis://[user@]host[:port][/db]`, or `rediss://` for TLS: one Redis 7 or later, the same for every node, with \
+              `maxmemory-policy noeviction`. It need not be there when the node starts, and may go away: nothing is \
+              refused meanwhile, but an owner that dies then leaves the worst case behind.",
+    },
+    Setting {
+        key: "redis.password",
+        kind: Kind::Secret,
+        fallback: Fallback::Absent,
+        founding: false,
+        doc: "The password of the user in `redis.url`. It is taken from the environment alone; `redis.password_file` is the \
+              better place.",
+    },
+    Setting {
+        key: "redis.password_file",
+        kind: Kind::Path,
+        fallback: Fallback::Absent,
+        founding: false,
+        doc: "A file with the password; a line end after it does not count. It is read when the node starts.",
+    },
+    Setting {
+        key: "redis.ca_file",
+        kind: Kind::Path,
+        fallback: Fallback::Absent,
+        founding: false,
+        doc: "A file of certificates in PEM, against which a `rediss://` server is held instead of those that the machine \
+              trusts.",
     },
     Setting {
         key: "policy.initial",

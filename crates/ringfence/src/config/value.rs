@@ -7,6 +7,7 @@ use std::time::Duration;
 use node::cluster::NodeName;
 use serde_json::json;
 use server::{Network, Token};
+use store::RedisUrl;
 use toml::Spanned;
 use toml::de::DeValue;
 
@@ -58,6 +59,7 @@ impl Value {
             | Kind::Switch
             | Kind::Word(_)
             | Kind::Filter
+            | Kind::RedisUrl
             | Kind::Secret => one(kind, text),
         }
     }
@@ -131,6 +133,7 @@ pub fn expected(kind: Kind) -> String {
         Kind::Switch => "true or false".to_owned(),
         Kind::Word(words) => one_of(words.iter().copied()),
         Kind::Filter => "error, warn, info, debug, trace, or a list such as \"info,node=debug\"".to_owned(),
+        Kind::RedisUrl => "a URL such as \"redis://ringfence@redis:6379\", without a password".to_owned(),
         Kind::Secret => "a text".to_owned(),
         Kind::Tokens => "a list of tables with name, sha256, scopes and maybe domains".to_owned(),
     }
@@ -179,6 +182,12 @@ fn one(kind: Kind, text: &str) -> Result<Value, Wrong> {
         Kind::Filter => match crate::logging::filter(text) {
             Ok(_) => Ok(text_of(text)),
             Err(_) => Err(wrong()),
+        },
+        // Whatever it is, it is not repeated: it may hold a password.
+        Kind::RedisUrl => match text.parse::<RedisUrl>() {
+            Ok(url) if !url.has_password() => Ok(text_of(text)),
+            Ok(_) => Err(Wrong::new("a password has no place in the URL", "it in `redis.password_file`")),
+            Err(error) => Err(Wrong::new(error.to_string(), expected(kind))),
         },
         Kind::Secret => Ok(text_of(text)),
         Kind::Names | Kind::Addresses | Kind::Networks | Kind::Paths | Kind::Tokens => Err(wrong()),
@@ -283,6 +292,9 @@ mod tests {
             (Kind::Word(&["text", "json"]), "jsno"),
             (Kind::Filter, "info,=="),
             (Kind::Path, ""),
+            (Kind::RedisUrl, "redis"),
+            (Kind::RedisUrl, "http://redis"),
+            (Kind::RedisUrl, "redis://:secret@redis"),
             (Kind::Tokens, "ci"),
             (Kind::Tokens, "{ name = \"ci\" }"),
         ];

@@ -6,6 +6,7 @@ use http::StatusCode;
 use limits::Span;
 use node::admin::{LeaseStatus, MapRun};
 use node::{EVENTS_KEPT, Node, NotProposed, SeenEvent};
+use ownership::kept::{Incarnation, NotAnIncarnation};
 use serde_json::{Map, Value, json};
 
 use super::{JSON, query_of};
@@ -81,6 +82,36 @@ async fn set_ttl(front: &Front, request: Request) -> Result<Value, Rejection> {
     Ok(json!({ "lease": front.node.cluster_status().lease.map(lease_body), "ttl_ms": ttl_ms }))
 }
 
+/// `PUT /v1/cluster/trust-store`, `{"incarnation": "…"}`: the store has lost nothing on its way into this life.
+pub async fn put_trust(State(front): State<Front>, request: Request) -> Response {
+    match trust_store(&front, request).await {
+        Ok(body) => json_response(StatusCode::OK, JSON, &body),
+        Err(rejection) => rejected(&rejection),
+    }
+}
+
+/// What is vouched for.
+#[derive(Debug, serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Trusted {
+    incarnation: String,
+}
+
+async fn trust_store(front: &Front, request: Request) -> Result<Value, Rejection> {
+    front.admit_operator(&request, Scope::Admin)?;
+    query_of(&request, &[])?;
+    let body = read_body(request).await?;
+    let Trusted { incarnation } = serde_json::from_slice(&body).map_err(|error| {
+        let expected = "expected {\"incarnation\": \"…\"}, as `ringfence cluster status` shows it";
+        Rejection::new(Code::MalformedBody, format!("{error}; {expected}"))
+    })?;
+    let incarnation: Incarnation = incarnation
+        .parse()
+        .map_err(|error: NotAnIncarnation| Rejection::of_field(Code::OutOfRange, "incarnation", error.to_string()))?;
+    front.node.trust_store(incarnation).await.map_err(|error| Rejection::new(Code::NoLeader, error.to_string()))?;
+    Ok(json!({ "trusted": incarnation.to_string() }))
+}
+
 fn answer(
     front: &Front,
     request: &Request,
@@ -134,6 +165,7 @@ fn cluster_body(node: &Node) -> Value {
             json!({
                 "name": node.name, "id": format!("{:016x}", node.id), "state": node.state, "role": node.role,
                 "session": node.session, "partitions": node.partitions,
+                "durable": node.durable.map(|store| store.to_string()),
                 "api": node.api, "peer": node.peer, "admin": node.admin,
             })
         })
@@ -145,13 +177,33 @@ fn cluster_body(node: &Node) -> Value {
         "lease": status.lease.map(lease_body),
         "voters": { "count": status.voters, "changing": status.voters_changing },
         "partitions": { "owned": status.owned, "vacant": status.vacant },
-        "durability": "volatile", "redis": Value::Null,
+        "durability": if is_durable(node) { "durable" } else { "volatile" },
+        "redis": store_body(node), "trusted": status.trusted.map(|store| store.to_string()),
         "unready": node.unready(), "draining": node.is_leaving(),
         "clock": {
             "boot_ns": clocks.boot.as_nanos(), "wall_unix_ms": clocks.wall.as_unix_nanos() / 1_000_000,
             "source": source.name, "trust": source.trust.as_str(),
         },
         "nodes": nodes,
+    })
+}
+
+/// Whether what this node keeps counts, so that its crash is no worst case.
+fn is_durable(node: &Node) -> bool {
+    node.store().is_some_and(|store| store.durable.is_some())
+}
+
+/// What this node knows of its store; null where it was given none.
+fn store_body(node: &Node) -> Value {
+    let (Some(store), Some(totals)) = (node.store(), node.store_totals()) else { return Value::Null };
+    let counted = |counts: &[(&'static str, u64)]| -> Map<String, Value> {
+        counts.iter().map(|(word, count)| ((*word).to_owned(), Value::from(*count))).collect()
+    };
+    json!({
+        "up": store.up.is_some(), "incarnation": store.up.map(|store| store.to_string()), "version": store.version,
+        "warnings": store.warnings, "down": store.down, "durable_in": store.durable.map(|store| store.to_string()),
+        "obeyed": store.bound, "claims": counted(&totals.claims), "put_off": counted(&totals.put_off),
+        "fenced_writes": totals.fenced,
     })
 }
 

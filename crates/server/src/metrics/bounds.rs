@@ -34,12 +34,13 @@ const FORWARD_REASONS_MAX: usize = 8;
 const PER_PEER: usize = PER_HISTOGRAM + FORWARD_REASONS_MAX + 1;
 
 /// Words of fixed labels elsewhere: partitions, takeovers, members, refusals of peers, and what has no label.
-const WORDS_MAX: usize = 40;
+const WORDS_MAX: usize = 60;
 
 /// Series that do not depend on any configuration.
 const FIXED: usize = Api::COUNT * (STATUSES.len() + 1 + PER_HISTOGRAM)
     + PolicyOutcome::ALL.len()
     + Call::ALL.len() * CameOf::ALL.len()
+    + store::Op::ALL.len() * (store::Outcome::ALL.len() + store::BOUNDS_MICROS.len() + 3)
     + WORDS_MAX;
 
 /// The most samples that a scrape can hold, whatever is configured and whoever calls.

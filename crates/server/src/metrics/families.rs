@@ -116,7 +116,7 @@ pub const CANCELLED_CHARGES: Family = counter(
 pub const UNANSWERED: Family = counter(
     "unanswered",
     &["reason"],
-    "Questions to owners that came to no decision, so that failure modes answered, by the last that was heard: no_owner, silence, unreachable, circuit_open, not_owner, late, old_epoch, lease, record, policy, clock, table_full",
+    "Questions to owners that came to no decision, so that failure modes answered, by the last that was heard: no_owner, silence, unreachable, circuit_open, not_owner, late, old_epoch, lease, record, policy, clock, loading, allowance, table_full",
 );
 /// Circuits.
 pub const CIRCUIT_OPEN: Family = gauge(
@@ -155,7 +155,7 @@ pub const PARTITIONS: Family =
 pub const TAKEOVERS: Family = counter(
     "takeovers",
     &["state"],
-    "Partitions that this node began to decide for, by what was known of their use: fresh, worst_case",
+    "Partitions that this node began to decide for, by what was known of their use: fresh, allowance (what the last owner had kept), worst_case",
 );
 /// Lease.
 pub const LEASE_REMAINING: Family = Family {
@@ -176,6 +176,44 @@ pub const N_MAX: Family = gauge(
     "n_max",
     &[],
     "Among how many nodes emergency shares are divided: those that live, and those that may not know that they do not",
+);
+/// Store.
+pub const STORE_UP: Family = gauge("store_up", &[], "1 while the store answers this node, 0 while it cannot be used");
+/// Durability.
+pub const STORE_DURABLE: Family = gauge(
+    "store_durable",
+    &[],
+    "1 while what this node keeps in the store counts, 0 while a crash of it would be a worst case",
+);
+/// Connections to the store.
+pub const STORE_CONNECTS: Family =
+    counter("store_connects", &["result"], "Connections to the store, by what came of them: up, failed");
+/// Requests to the store.
+pub const STORE_REQUESTS: Family = counter(
+    "store_requests",
+    &["op", "outcome"],
+    "Requests to the store (claim, write, rewrite), by what came of them: done; lost (the partition is another's, or gone); stale (it came late); away (no connection); full and too-large (not sent); unknown (no answer in time); refused",
+);
+/// Durations of requests to the store.
+pub const STORE_REQUEST: Family =
+    histogram("store_request", &["op"], "How long the store took to answer, where it did");
+/// Claims.
+pub const STORE_CLAIMS: Family = counter(
+    "store_claims",
+    &["result"],
+    "Partitions claimed in the store, by what was found: counted; nobody (nothing was ever kept); lost (a later reign has it); or why a record was void: nothing, of_another, volatile, other_life, incomplete, damaged",
+);
+/// Fenced writes.
+pub const FENCED_WRITES: Family = counter(
+    "fenced_writes",
+    &[],
+    "Writes that the store refused because the partition was not held in this node's name",
+);
+/// Checks put off.
+pub const STORE_PUT_OFF: Family = counter(
+    "store_put_off",
+    &["why"],
+    "Answers put off: loading (it was not known yet what the last owner had kept), allowance (what the check needs was not written yet)",
 );
 /// Map.
 pub const MAP_VERSION: Family = gauge("map_version", &[], "The version of the map applied here");
@@ -226,6 +264,14 @@ pub const ALL: &[&Family] = &[
     &LEASE_TTL,
     &CLOCK_TRUSTED,
     &N_MAX,
+    &STORE_UP,
+    &STORE_DURABLE,
+    &STORE_CONNECTS,
+    &STORE_REQUESTS,
+    &STORE_REQUEST,
+    &STORE_CLAIMS,
+    &FENCED_WRITES,
+    &STORE_PUT_OFF,
     &MAP_VERSION,
     &MEMBERS,
     &PEER_REFUSALS,
@@ -239,10 +285,6 @@ pub const ALL: &[&Family] = &[
 pub const ABSENT: &[(&str, &str)] = &[
     ("ringfence_moves_total{result}", "planned moves of live partitions"),
     ("ringfence_move_seconds", "planned moves of live partitions"),
-    ("ringfence_store_up", "snapshots in a store"),
-    ("ringfence_store_request_seconds{op}", "snapshots in a store"),
-    ("ringfence_snapshot_age_seconds", "snapshots in a store"),
-    ("ringfence_fenced_writes_total", "snapshots in a store"),
     ("ringfence_evictions_total{reason}", "giving room for one key by dropping another: a full table refuses instead"),
 ];
 

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use limits::Span;
-use node::{ClockTrust, Durations, Policies};
+use node::keeping::Totals;
+use node::{ClockTrust, Durations, Node, Policies};
 
 use crate::access::Access;
 use crate::front::Front;
@@ -39,7 +40,9 @@ pub struct Figures {
     /// Partitions by what they are to this node.
     pub partitions: [(&'static str, usize); 3],
     /// Reigns that began here, by what was known.
-    pub takeovers: [(&'static str, u64); 2],
+    pub takeovers: [(&'static str, u64); 3],
+    /// The store; `None` where this node was given none.
+    pub store: Option<StoreFigures>,
     /// How long this node may still decide.
     pub lease_remaining: Span,
     /// How long a lease lasts.
@@ -52,6 +55,38 @@ pub struct Figures {
     pub map_version: u64,
     /// Nodes by what gossip thinks of them.
     pub members: [(&'static str, usize); 3],
+}
+
+/// The figures of a node's store.
+#[derive(Debug, Default)]
+pub struct StoreFigures {
+    /// Whether it answers.
+    pub up: bool,
+    /// Whether what is kept there counts.
+    pub durable: bool,
+    /// Connections, by what came of them.
+    pub connects: [(&'static str, u64); 2],
+    /// Requests: kind, what came of them, how many.
+    pub requests: Vec<(&'static str, &'static str, u64)>,
+    /// How long answers took, by kind.
+    pub durations: Vec<(&'static str, store::Durations)>,
+    /// Claims and what was put off.
+    pub totals: Totals,
+}
+
+impl StoreFigures {
+    fn of(node: &Node) -> Option<StoreFigures> {
+        let (view, totals) = (node.store()?, node.store_totals()?);
+        let mut figures =
+            StoreFigures { up: view.up.is_some(), durable: view.durable.is_some(), totals, ..StoreFigures::default() };
+        node.store_tally(|tally| {
+            figures.connects = [("up", tally.connected()), ("failed", tally.failed())];
+            figures.requests =
+                tally.asked().map(|(op, outcome, count)| (op.as_str(), outcome.as_str(), count)).collect();
+            figures.durations = store::Op::ALL.map(|op| (op.as_str(), tally.durations(op))).into();
+        });
+        Some(figures)
+    }
 }
 
 impl Figures {
@@ -78,6 +113,7 @@ impl Figures {
                 ("vacant", status.vacant),
             ],
             takeovers: node.takeovers(),
+            store: StoreFigures::of(node),
             lease_remaining: node.lease_remaining(),
             lease_ttl: status.lease.map_or(Span::ZERO, |lease| lease.ttl),
             clock_trusted: node.clock_source().trust == ClockTrust::Trusted,

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use limits::{LimitId, Span};
+use node::keeping::Totals;
 use node::{Durations, LegAnswer, Policies, Reason, Source};
 use policy::{Catalogue, Document};
 
@@ -72,7 +73,15 @@ fn figures(policies: Policies, access: Access) -> Figures {
         lost_corrections: Vec::new(),
         peer_refusals: vec![("wrong-secret", 2)],
         partitions: [("active", 10), ("elsewhere", 20), ("vacant", 2)],
-        takeovers: [("fresh", 10), ("worst_case", 0)],
+        takeovers: [("fresh", 10), ("allowance", 3), ("worst_case", 0)],
+        store: Some(StoreFigures {
+            up: true,
+            durable: false,
+            connects: [("up", 1), ("failed", 2)],
+            requests: vec![("write", "done", 9)],
+            durations: vec![("write", store::Durations { buckets: vec![(0.001, 1), (f64::INFINITY, 0)], sum: 0.5 })],
+            totals: Totals { claims: vec![("counted", 2)], fenced: 1, put_off: vec![("allowance", 4)] },
+        }),
         lease_remaining: Span::from_millis(2_500),
         lease_ttl: Span::from_secs(3),
         clock_trusted: true,

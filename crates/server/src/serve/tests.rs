@@ -53,6 +53,7 @@ async fn node() -> Arc<Node> {
             policies: POLICIES.map(str::to_owned).to_vec(),
         },
         bounds: Bounds::default(),
+        store: None,
     };
     let node = Node::start(config).await.unwrap();
     tokio::time::timeout(PATIENCE, node.settled()).await.unwrap();

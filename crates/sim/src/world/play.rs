@@ -395,7 +395,7 @@ impl<'a> World<'a> {
             if appointment.has_predecessor() {
                 self.takeover = Some((index, appointment.session));
             }
-            let control::Appointment { partition, epoch, session, index } = appointment;
+            let control::Appointment { partition, epoch, session, index, .. } = appointment;
             self.trace(Event::Appointed { partition, epoch, session, index });
         }
     }

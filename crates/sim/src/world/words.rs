@@ -26,6 +26,9 @@ pub(super) fn words_of(command: &Command) -> String {
         Command::DefineInline(proposal) => format!("define the limit `{}` that a check brought along", proposal.name),
         Command::SetTtl { ttl } => format!("leases last {ttl} from now on"),
         Command::SettleTtl { .. } => "every longer lease is over".to_owned(),
+        Command::Keep { session, store: None, .. } => format!("what {} keeps counts nowhere", Session(*session)),
+        Command::Keep { session, store: Some(_), .. } => format!("what {} keeps counts", Session(*session)),
+        Command::Trust { .. } => "the store is vouched for".to_owned(),
         Command::LowerNMax { to } => format!("lower n_max to {to}"),
     }
 }

@@ -12,7 +12,8 @@ use ownership::SessionId;
 use ring::{PartitionCount, PartitionId, RoutingSeed};
 
 use super::{
-    DecodeError, from_bytes, narrow, node_id, present, session_from_proto, session_to_proto, sixteen, to_bytes,
+    DecodeError, from_bytes, incarnation_from_bytes, incarnation_to_bytes, narrow, node_id, present,
+    session_from_proto, session_to_proto, sixteen, to_bytes,
 };
 use crate::peer as proto;
 use crate::peer::command::Command as Wire;
@@ -42,6 +43,12 @@ pub fn command_to_bytes(command: &Command) -> Bytes {
         Command::LowerNMax { to } => Wire::LowerNMax(*to),
         Command::SetTtl { ttl } => Wire::SetTtlNanos(ttl.as_nanos()),
         Command::SettleTtl { since } => Wire::SettleTtlSince(*since),
+        Command::Keep { session, number, store } => Wire::Keep(proto::Keep {
+            session: Some(session_to_proto(*session)),
+            number: *number,
+            store: store.as_ref().map(incarnation_to_bytes),
+        }),
+        Command::Trust { incarnation } => Wire::Trust(incarnation_to_bytes(incarnation)),
     };
     to_bytes(&proto::Command { command: Some(command) })
 }
@@ -80,6 +87,12 @@ pub fn command_from_bytes(bytes: &[u8]) -> Result<Command, DecodeError> {
         Wire::LowerNMax(to) => Command::LowerNMax { to },
         Wire::SetTtlNanos(nanos) => Command::SetTtl { ttl: Span::from_nanos(nanos) },
         Wire::SettleTtlSince(since) => Command::SettleTtl { since },
+        Wire::Keep(keep) => Command::Keep {
+            session: session_from_proto(keep.session)?,
+            number: keep.number,
+            store: keep.store.as_deref().map(incarnation_from_bytes).transpose()?,
+        },
+        Wire::Trust(incarnation) => Command::Trust { incarnation: incarnation_from_bytes(&incarnation)? },
     })
 }
 

@@ -43,6 +43,7 @@ fn applied_to_proto(applied: Applied) -> Wire {
         Applied::NMaxLowered => Wire::NMaxLowered(proto::Nothing {}),
         Applied::InlineDefined => Wire::InlineDefined(proto::Nothing {}),
         Applied::LeaseChanged => Wire::LeaseChanged(proto::Nothing {}),
+        Applied::StoreNoted => Wire::StoreNoted(proto::Nothing {}),
     }
 }
 
@@ -57,6 +58,7 @@ fn applied_from_proto(applied: Wire) -> Result<Applied, DecodeError> {
         Wire::NMaxLowered(_) => Applied::NMaxLowered,
         Wire::InlineDefined(_) => Applied::InlineDefined,
         Wire::LeaseChanged(_) => Applied::LeaseChanged,
+        Wire::StoreNoted(_) => Applied::StoreNoted,
     })
 }
 
@@ -103,6 +105,7 @@ fn refusal_to_proto(refusal: &Refusal) -> proto::Refusal {
             proto::Refusal { other_number: u64::from(*lending), ..with_number(Code::NMax, *n_max) }
         }
         Refusal::NothingToSettle => plain(Code::NothingToSettle),
+        Refusal::StoreOutdated { taken } => with_number(Code::StoreOutdated, *taken),
         Refusal::RevisionConflict { current } => with_number(Code::RevisionConflict, *current),
         Refusal::BadText => plain(Code::BadText),
         Refusal::DocumentTooLarge => plain(Code::DocumentTooLarge),
@@ -157,6 +160,7 @@ fn refusal_from_proto(refusal: proto::Refusal) -> Result<Refusal, DecodeError> {
             Refusal::NMax { n_max: narrow(number, "refusal.n_max")?, lending: narrow(other_number, "refusal.lending")? }
         }
         Code::NothingToSettle => Refusal::NothingToSettle,
+        Code::StoreOutdated => Refusal::StoreOutdated { taken: number },
         Code::RevisionConflict => Refusal::RevisionConflict { current: number },
         Code::BadText => Refusal::BadText,
         Code::DocumentTooLarge => Refusal::DocumentTooLarge,

@@ -5,14 +5,18 @@ use std::collections::BTreeMap;
 
 use bytes::Bytes;
 use control::{
-    Assignment, Cluster, DomainPolicies, EndedSession, Ending, InlineLimit, InlineLimits, Lease, LimitEntry,
+    Assignment, Cluster, DomainPolicies, EndedSession, Ending, InlineLimit, InlineLimits, KeptIn, Lease, LimitEntry,
     LiveSession, Map, Policies, PolicyRevision, RetiredLimit, Sessions, State,
 };
 use limits::{LimitId, Span};
+use ownership::kept::{Keeper, Predecessor, Trust};
 use ownership::{Epoch, SessionId};
 
 use super::command::{genesis_from_proto, genesis_to_proto, node_spec_from_proto, node_spec_to_proto};
-use super::{DecodeError, from_bytes, present, session_from_proto, session_to_proto, sixteen, to_bytes};
+use super::{
+    DecodeError, from_bytes, incarnation_from_bytes, incarnation_to_bytes, present, session_from_proto,
+    session_to_proto, sixteen, to_bytes,
+};
 use crate::peer as proto;
 
 /// A snapshot: the format byte, then `ringfence.peer.v1.State`.
@@ -32,7 +36,7 @@ pub fn state_from_bytes(bytes: &[u8]) -> Result<State, DecodeError> {
 }
 
 fn cluster_to_proto(cluster: &Cluster) -> proto::Cluster {
-    let Cluster { genesis, lease, sessions, map, policies } = cluster;
+    let Cluster { genesis, lease, sessions, map, policies, trust } = cluster;
     proto::Cluster {
         genesis: Some(genesis_to_proto(genesis)),
         live: sessions.live.iter().map(|(session, live)| live_to_proto(*session, live)).collect(),
@@ -47,6 +51,8 @@ fn cluster_to_proto(cluster: &Cluster) -> proto::Cluster {
             changed_at: lease.changed_at,
         }),
         forgotten_lenders: sessions.forgotten_lenders,
+        trust: trust
+            .map(|trust| proto::Trust { incarnation: incarnation_to_bytes(&trust.incarnation), since: trust.since }),
     }
 }
 
@@ -63,7 +69,12 @@ fn cluster_from_proto(cluster: proto::Cluster) -> Result<Cluster, DecodeError> {
         map: map_from_proto(present(cluster.map, "map")?, &sessions)?,
         sessions,
         policies: Policies { domains, last_limit: cluster.last_limit },
+        trust: cluster.trust.map(trust_from_proto).transpose()?,
     })
+}
+
+fn trust_from_proto(trust: proto::Trust) -> Result<Trust, DecodeError> {
+    Ok(Trust { incarnation: incarnation_from_bytes(&trust.incarnation)?, since: trust.since })
 }
 
 fn lease_from_proto(lease: proto::Lease) -> Lease {
@@ -91,12 +102,16 @@ fn live_to_proto(session: SessionId, live: &LiveSession) -> proto::LiveSession {
         session: Some(session_to_proto(session)),
         node: Some(node_spec_to_proto(&live.node)),
         opened_at: live.opened_at,
+        kept_number: live.kept.number,
+        kept_in: live.kept.store.as_ref().map(incarnation_to_bytes),
     }
 }
 
 fn live_from_proto(live: proto::LiveSession) -> Result<(SessionId, LiveSession), DecodeError> {
     let node = node_spec_from_proto(present(live.node, "node")?)?;
-    Ok((session_from_proto(live.session)?, LiveSession { node, opened_at: live.opened_at }))
+    let store = live.kept_in.as_deref().map(incarnation_from_bytes).transpose()?;
+    let kept = KeptIn { number: live.kept_number, store };
+    Ok((session_from_proto(live.session)?, LiveSession { node, opened_at: live.opened_at, kept }))
 }
 
 fn ended_to_proto(ended: &EndedSession) -> proto::EndedSession {
@@ -122,29 +137,65 @@ fn ended_from_proto(ended: proto::EndedSession) -> Result<EndedSession, DecodeEr
 fn map_to_proto(map: &Map, sessions: &Sessions) -> proto::Map {
     let positions: BTreeMap<SessionId, u32> = sessions.live.keys().copied().zip(1..).collect();
     let owner = |assignment: &Assignment| assignment.owner.map_or(0, |owner| positions[&owner]);
+    let mut predecessors = Vec::new();
+    let before = map.assignments.iter().map(|assignment| position_of(assignment.before, &mut predecessors)).collect();
     proto::Map {
         version: map.version,
         epoch: map.assignments.iter().map(|assignment| assignment.epoch.0).collect(),
         owner: map.assignments.iter().map(owner).collect(),
         since: map.assignments.iter().map(|assignment| assignment.since).collect(),
+        before: if predecessors.is_empty() { Vec::new() } else { before },
+        predecessors: predecessors.iter().map(predecessor_to_proto).collect(),
     }
 }
 
+/// 0 for nobody, else one more than the place among those that were named so far. Neighbours mostly have the same.
+fn position_of(before: Option<Predecessor>, named: &mut Vec<Predecessor>) -> u32 {
+    let Some(before) = before else { return 0 };
+    let place = named.iter().rposition(|known| *known == before).unwrap_or_else(|| {
+        named.push(before);
+        named.len() - 1
+    });
+    place as u32 + 1
+}
+
+fn predecessor_to_proto(before: &Predecessor) -> proto::Predecessor {
+    proto::Predecessor {
+        session: Some(session_to_proto(before.keeper.session)),
+        epoch: before.keeper.epoch.0,
+        store: before.store.as_ref().map(incarnation_to_bytes),
+        ended_at: before.ended_at,
+    }
+}
+
+fn predecessor_from_proto(before: proto::Predecessor) -> Result<Predecessor, DecodeError> {
+    let keeper = Keeper { epoch: Epoch(before.epoch), session: session_from_proto(before.session)? };
+    let store = before.store.as_deref().map(incarnation_from_bytes).transpose()?;
+    Ok(Predecessor { keeper, store, ended_at: before.ended_at })
+}
+
 fn map_from_proto(map: proto::Map, sessions: &Sessions) -> Result<Map, DecodeError> {
-    let proto::Map { version, epoch, owner, since } = map;
-    if epoch.len() != owner.len() || epoch.len() != since.len() {
+    let proto::Map { version, epoch, owner, since, predecessors, mut before } = map;
+    if predecessors.is_empty() && before.is_empty() {
+        before.resize(epoch.len(), 0);
+    }
+    if [owner.len(), since.len(), before.len()].iter().any(|len| *len != epoch.len()) {
         return Err(DecodeError::OutOfRange("map"));
     }
+    let predecessors: Vec<_> = predecessors.into_iter().map(predecessor_from_proto).collect::<Result<_, _>>()?;
     let live: Vec<SessionId> = sessions.live.keys().copied().collect();
-    let columns = epoch.into_iter().zip(owner).zip(since);
-    let assignments = columns.map(|((epoch, owner), since)| {
-        let owner = match owner.checked_sub(1) {
-            None => None,
-            Some(position) => Some(*live.get(position as usize).ok_or(DecodeError::OutOfRange("map.owner"))?),
-        };
-        Ok(Assignment { epoch: Epoch(epoch), owner, since })
+    let columns = epoch.into_iter().zip(owner).zip(since).zip(before);
+    let assignments = columns.map(|(((epoch, owner), since), before)| {
+        let (owner, before) = (named(&live, owner, "map.owner")?, named(&predecessors, before, "map.before")?);
+        Ok(Assignment { epoch: Epoch(epoch), owner, since, before })
     });
     Ok(Map { assignments: assignments.collect::<Result<_, DecodeError>>()?, version })
+}
+
+/// What a column means by this number: nothing by 0.
+fn named<T: Copy>(named: &[T], number: u32, column: &'static str) -> Result<Option<T>, DecodeError> {
+    let place = number.checked_sub(1).map(|place| named.get(place as usize).copied());
+    place.map(|found| found.ok_or(DecodeError::OutOfRange(column))).transpose()
 }
 
 fn domain_to_proto(name: &str, domain: &DomainPolicies) -> proto::Domain {

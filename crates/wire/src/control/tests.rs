@@ -34,7 +34,7 @@ fn golden(name: &str) -> Vec<u8> {
 }
 
 /// One command of each kind.
-fn commands() -> [(&'static str, Command); 10] {
+fn commands() -> [(&'static str, Command); 13] {
     let runs = vec![
         Run { first: PartitionId(0), len: 9, to: session(1, 1) },
         Run { first: PartitionId(9), len: 6, to: session(2, 1) },
@@ -54,6 +54,9 @@ fn commands() -> [(&'static str, Command); 10] {
         ("lower_n_max", Command::LowerNMax { to: 2 }),
         ("set_ttl", Command::SetTtl { ttl: limits::Span::from_secs(5) }),
         ("settle_ttl", Command::SettleTtl { since: 77 }),
+        ("keep", Command::Keep { session: session(1, 1), number: 9, store: Some(INCARNATION) }),
+        ("keep_nowhere", Command::Keep { session: session(1, 1), number: 10, store: None }),
+        ("trust", Command::Trust { incarnation: INCARNATION }),
     ]
 }
 
@@ -81,6 +84,28 @@ fn eventful() -> State {
     ];
     for (index, command) in (1..).zip(&history) {
         state.apply(index * 3, command, &mut Effects::default()).unwrap();
+    }
+    state
+}
+
+const INCARNATION: Incarnation = Incarnation { run: [4; 20], history: [5; 20] };
+
+/// The same where sessions kept something: one that lives, and one that was taken over from.
+fn kept() -> State {
+    let mut state = eventful();
+    let more = [
+        Command::Keep { session: session(3, 7), number: 4, store: Some(INCARNATION) },
+        Command::Trust { incarnation: INCARNATION },
+        open(1, 9),
+        Command::Expire {
+            sessions: vec![session(3, 7)],
+            takeovers: vec![Run { first: PartitionId(4), len: 2, to: session(1, 9) }],
+        },
+        Command::Keep { session: session(1, 9), number: 1, store: Some(INCARNATION) },
+        Command::Keep { session: session(1, 9), number: 2, store: None },
+    ];
+    for (index, command) in (100..).zip(&more) {
+        state.apply(index, command, &mut Effects::default()).unwrap();
     }
     state
 }
@@ -119,8 +144,26 @@ fn the_bytes_of_every_command_never_change() {
 
 #[test]
 fn the_bytes_of_a_snapshot_never_change() {
-    assert_eq!(hex(&state_to_bytes(&eventful())), hex(&golden("state")));
-    assert_eq!(state_from_bytes(&golden("state")), Ok(eventful()));
+    assert_eq!(hex(&state_to_bytes(&kept())), hex(&golden("state_kept")));
+    assert_eq!(state_from_bytes(&golden("state_kept")), Ok(kept()));
+}
+
+#[test]
+fn a_snapshot_from_before_there_were_stores_knows_of_nobody_who_decided_before() {
+    let mut cluster = eventful().cluster().unwrap().clone();
+    cluster.map.assignments.iter_mut().for_each(|assignment| assignment.before = None);
+    assert_eq!(
+        state_from_bytes(&golden("state")),
+        State::restore(eventful().applied(), Some(cluster)).map_err(Into::into)
+    );
+}
+
+#[test]
+fn a_predecessor_that_a_snapshot_does_not_name_is_refused() {
+    let mut message = proto::State::decode(&state_to_bytes(&kept())[1..]).unwrap();
+    message.cluster.as_mut().unwrap().map.as_mut().unwrap().before[3] = 99;
+    let bytes = [&[FORMAT][..], &message.encode_to_vec()].concat();
+    assert_eq!(state_from_bytes(&bytes), Err(DecodeError::OutOfRange("map.before")));
 }
 
 #[test]
@@ -168,7 +211,7 @@ fn a_snapshot_that_contradicts_itself_is_refused() {
     map.owner.truncate(3);
     assert_eq!(state_from_bytes(&to_bytes(&message)), Err(DecodeError::OutOfRange("map")));
     let map = message.cluster.as_mut().unwrap().map.as_mut().unwrap();
-    (map.epoch, map.owner, map.since) = (vec![1], vec![0], vec![1]);
+    (map.epoch, map.owner, map.since, map.before) = (vec![1], vec![0], vec![1], vec![0]);
     assert_eq!(state_from_bytes(&to_bytes(&message)), Err(DecodeError::Corrupt(Corrupt::Map)));
 }
 
@@ -270,6 +313,7 @@ fn outcomes() -> Vec<Result<Applied, Refusal>> {
         Applied::NMaxLowered,
         Applied::InlineDefined,
         Applied::LeaseChanged,
+        Applied::StoreNoted,
     ];
     applied.into_iter().map(Ok).chain(refusals().into_iter().map(Err)).collect()
 }

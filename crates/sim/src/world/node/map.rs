@@ -69,7 +69,7 @@ impl Node {
             Command::Appoint { .. } => self.follow_map(cluster),
             Command::ApplyPolicy(_) | Command::DefineInline(_) => self.follow_policies(cluster),
             Command::SetTtl { .. } | Command::SettleTtl { .. } => self.desk_terms(cluster.terms()),
-            Command::LowerNMax { .. } => {}
+            Command::LowerNMax { .. } | Command::Keep { .. } | Command::Trust { .. } => {}
         }
         self.announced = true;
     }

@@ -57,10 +57,7 @@ impl Node {
             self.deactivate(partition, known, None);
         }
         self.owner.gates[usize::from(partition.0)].activate(epoch, session, floor);
-        let full_as_of = match floor {
-            Floor::Fresh => None,
-            Floor::FullAsOf { at, .. } => Some(at),
-        };
+        let full_as_of = floor.as_of();
         self.trace(Event::Reigns { node: self.machine, partition, epoch, session, full_as_of });
     }
 

@@ -10,6 +10,7 @@ use control::{
 };
 use limits::{FingerprintKey, Span};
 use ownership::SessionId;
+use ownership::kept::Incarnation;
 use proptest::prelude::*;
 use ring::{NodeId, PartitionCount, PartitionId, RoutingSeed};
 
@@ -92,6 +93,7 @@ pub(super) fn refusals() -> Vec<Refusal> {
         Refusal::FirstPlacementPartial,
         Refusal::NMax { n_max: 5, lending: 4 },
         Refusal::NothingToSettle,
+        Refusal::StoreOutdated { taken: 8 },
         Refusal::RevisionConflict { current: 12 },
         Refusal::BadText,
         Refusal::DocumentTooLarge,
@@ -177,6 +179,10 @@ fn any_inline() -> impl Strategy<Value = InlineProposal> {
     )
 }
 
+fn any_incarnation() -> impl Strategy<Value = Incarnation> {
+    (any::<[u8; 20]>(), any::<[u8; 20]>()).prop_map(|(run, history)| Incarnation { run, history })
+}
+
 pub(super) fn any_command() -> impl Strategy<Value = Command> {
     let open = any_session().prop_flat_map(|session| (Just(session), any_spec(session.node)));
     prop_oneof![
@@ -198,6 +204,9 @@ pub(super) fn any_command() -> impl Strategy<Value = Command> {
         any::<u32>().prop_map(|to| Command::LowerNMax { to }),
         (0u64..9_000_000_000).prop_map(|nanos| Command::SetTtl { ttl: Span::from_nanos(nanos) }),
         (0u64..40).prop_map(|since| Command::SettleTtl { since }),
+        (any_session(), 0u64..9, prop::option::of(any_incarnation()))
+            .prop_map(|(session, number, store)| Command::Keep { session, number, store }),
+        any_incarnation().prop_map(|incarnation| Command::Trust { incarnation }),
     ]
 }
 
