@@ -196,11 +196,7 @@ fn a_redis_that_comes_back_empty_has_everything_again_before_it_counts() {
     redis.wipe();
     redis.run();
     assert_ne!(redis.info("server", "run_id"), before);
-    let now = redis.info("server", "run_id");
-    fleet.wait_until(1, "every node being durable in the new life", |cluster| {
-        let nodes = cluster["nodes"].as_array().map_or(&[][..], Vec::as_slice);
-        nodes.iter().all(|node| node["durable"].as_str().is_some_and(|durable| durable.starts_with(&now)))
-    });
+    wait_until_durable_in(&fleet, &redis);
     fleet.kill(owner);
     let asked = other_than(owner);
     fleet.wait_until(asked, "the others owning everything", |cluster| live_nodes(cluster) == 2 && all_owned(cluster));
@@ -215,7 +211,9 @@ fn a_flush_under_a_running_cluster_gives_nothing_back() {
     assert_eq!(redis.ask(&["FLUSHALL"]), "OK");
     // Enough for one raise, which finds out.
     assert_eq!(spend(&fleet, 1, "closed", "alice", 50), 50);
-    fleet.wait_until(owner, "the flush being noticed", |cluster| cluster["redis"]["fenced_writes"] != 0);
+    fleet.wait_until(owner, "the flush being noticed", |cluster| {
+        cluster["redis"]["fenced_writes"].as_u64().is_some_and(|writes| writes > 0)
+    });
     fleet.kill(owner);
     let asked = other_than(owner);
     fleet.wait_until(asked, "the others owning everything", |cluster| live_nodes(cluster) == 2 && all_owned(cluster));
@@ -232,43 +230,51 @@ fn wait_until_durable_in(fleet: &Fleet, redis: &Redis) {
     });
 }
 
-/// A primary whose replica has stopped listening: what is acknowledged from now on is lost when it is promoted.
-fn with_deaf_replica() -> (Redis, Redis) {
-    let (primary, replica) = (Redis::start(), Redis::start());
-    let port = primary.port.to_string();
-    assert_eq!(replica.ask(&["REPLICAOF", "127.0.0.1", &port]), "OK");
+/// Makes one follow the other, and waits until it has all of the other's data.
+fn follow(replica: &Redis, primary: &Redis) {
+    assert_eq!(replica.ask(&["REPLICAOF", "127.0.0.1", &primary.port.to_string()]), "OK");
     until("the replica being in step", || match replica.info("replication", "master_link_status").as_str() {
         "up" => Ok(()),
         other => Err(other.to_owned()),
     });
-    (primary, replica)
 }
 
-#[test]
-fn a_failover_that_loses_what_was_acknowledged_and_the_way_back_give_nothing_back() {
-    let (primary, replica) = with_deaf_replica();
-    let relay = Relay::to(primary.port);
-    let mut fleet = kept_fleet_at(&relay.toml());
+/// Makes a replica a primary, and leads nodes there.
+fn promote(replica: &Redis, relay: &Relay) {
+    assert_eq!(replica.ask(&["REPLICAOF", "NO", "ONE"]), "OK");
+    relay.lead_to(replica.port);
+}
+
+/// A failover while the primary stands still: what only that one had acknowledged is lost.
+fn fail_over(primary: &Redis, replica: &Redis, relay: &Relay) {
+    primary.signal("STOP");
+    replica.signal("CONT");
+    promote(replica, relay);
+}
+
+/// A fleet whose primary's replica has stopped listening while alice spent 400 of her 700, and the number of her owner.
+fn fleet_with_deaf_replica(primary: &Redis, replica: &Redis, relay: &Relay) -> (Fleet, usize) {
+    follow(replica, primary);
+    let fleet = kept_fleet_at(&relay.toml());
     assert_eq!(spend(&fleet, 1, "closed", "alice", 300), 300);
     replica.signal("STOP");
     // Acknowledged by the primary alone.
     assert_eq!(spend(&fleet, 1, "closed", "alice", 400), 400);
     let owner = number_of(fleet.check(1, "closed", "alice").body["owner"].as_str().unwrap());
-    primary.signal("STOP");
-    replica.signal("CONT");
-    assert_eq!(replica.ask(&["REPLICAOF", "NO", "ONE"]), "OK");
-    relay.lead_to(replica.port);
+    (fleet, owner)
+}
+
+#[test]
+fn a_failover_that_loses_what_was_acknowledged_and_the_way_back_give_nothing_back() {
+    let (primary, replica) = (Redis::start(), Redis::start());
+    let relay = Relay::to(primary.port);
+    let (mut fleet, owner) = fleet_with_deaf_replica(&primary, &replica, &relay);
+    fail_over(&primary, &replica, &relay);
     wait_until_durable_in(&fleet, &replica);
     // And back: the old primary follows, takes the replica's data, and is promoted again. Its run is the one that it was.
     primary.signal("CONT");
-    let port = replica.port.to_string();
-    assert_eq!(primary.ask(&["REPLICAOF", "127.0.0.1", &port]), "OK");
-    until("the old primary being in step", || match primary.info("replication", "master_link_status").as_str() {
-        "up" => Ok(()),
-        other => Err(other.to_owned()),
-    });
-    assert_eq!(primary.ask(&["REPLICAOF", "NO", "ONE"]), "OK");
-    relay.lead_to(primary.port);
+    follow(&primary, &replica);
+    promote(&primary, &relay);
     wait_until_durable_in(&fleet, &primary);
     fleet.kill(owner);
     let asked = other_than(owner);
@@ -280,18 +286,11 @@ fn a_failover_that_loses_what_was_acknowledged_and_the_way_back_give_nothing_bac
 
 #[test]
 fn an_owner_that_dies_right_after_a_failover_leaves_the_worst_case() {
-    let (primary, replica) = with_deaf_replica();
+    let (primary, replica) = (Redis::start(), Redis::start());
     let relay = Relay::to(primary.port);
-    let mut fleet = kept_fleet_at(&relay.toml());
-    assert_eq!(spend(&fleet, 1, "closed", "alice", 300), 300);
-    replica.signal("STOP");
-    assert_eq!(spend(&fleet, 1, "closed", "alice", 400), 400);
-    let owner = number_of(fleet.check(1, "closed", "alice").body["owner"].as_str().unwrap());
+    let (mut fleet, owner) = fleet_with_deaf_replica(&primary, &replica, &relay);
     fleet.kill(owner);
-    primary.signal("STOP");
-    replica.signal("CONT");
-    assert_eq!(replica.ask(&["REPLICAOF", "NO", "ONE"]), "OK");
-    relay.lead_to(replica.port);
+    fail_over(&primary, &replica, &relay);
     let asked = other_than(owner);
     fleet.wait_until(asked, "the others owning everything", |cluster| live_nodes(cluster) == 2 && all_owned(cluster));
     let left = spend(&fleet, asked, "closed", "alice", LIMIT);
