@@ -122,7 +122,8 @@ impl Lens<'_> {
     /// and `extra` units spent at this instant.
     fn most_since(&self, used: &Used, extra: u64) -> Result<Exact, InsertError> {
         match (self.counted, used) {
-            (Counted::Bucket(_) | Counted::Log(_), Used::Bucket { .. } | Used::Log { .. }) => {
+            (Counted::Bucket(_), Used::Bucket { .. }) => Ok(self.no_more_than_full(used.exact(self)?, extra)),
+            (Counted::Log(_), Used::Log { .. }) => {
                 let mut exact = used.exact(self)?;
                 if extra > 0 {
                     exact.charge(self, extra);
@@ -163,6 +164,19 @@ impl Lens<'_> {
             }
             (_, _) => Err(InsertError::Misfit),
         }
+    }
+
+    /// A bucket with `extra` units more, but for what its owner cannot have admitted: anything beyond a full one. More would
+    /// take longer to wear off than the worst case does.
+    fn no_more_than_full(&self, used: Exact, extra: u64) -> Exact {
+        let units = |exact: &Exact| self.read(exact.view()).units();
+        let mut exact = used.clone();
+        if extra > 0 {
+            exact.charge(self, extra);
+        }
+        let full = self.most_used_by(Absent::FullAsOf(self.now)).unwrap_or_else(|| self.fresh());
+        let most = if units(&used) > units(&full) { used } else { full };
+        if units(&exact) > units(&most) { most } else { exact }
     }
 
     /// The least that a key has used for certain, and the most that it may have: everything.
@@ -324,6 +338,17 @@ mod tests {
 
     const SLOTS: Algorithm = Algorithm::Concurrency { max_hold: Span::from_secs(7_200) };
     const CALENDAR: Algorithm = Algorithm::Calendar { calendar: CalendarId(3) };
+
+    /// Found by seed 0 of the simulator, once it had a store.
+    #[test]
+    fn a_bucket_that_is_taken_in_is_full_at_most() {
+        let mut owner = Owner::of(Algorithm::TokenBucket { burst: 100 }, 3_600, Basis::Hi);
+        assert!(owner.spend(90, at(0)));
+        let successor = owner.successor(25, Span::ZERO, at(0));
+        assert_eq!([0, 1, 30].map(|secs| successor.used(at(secs))), [100, 99, 70]);
+        let successor = owner.successor(5, Span::ZERO, at(0));
+        assert_eq!([0, 30].map(|secs| successor.used(at(secs))), [95, 65]);
+    }
 
     #[test]
     fn a_calendar_counts_what_was_kept_in_its_window_and_no_longer() {

@@ -10,18 +10,17 @@ use control::event::ActivatedState;
 use control::{Appointment, Event};
 use limits::{LimitId, Moment, Now, Span, WallTime};
 use ownership::cluster_time::ClusterTime;
-use ownership::kept::{Keeper, Written};
+use ownership::kept::{Claim, Keeper, Written};
 use ownership::{
     Answer, Asker, Cancelled, Check, CheckId, CheckLeg, Epoch, Floor, Found, LeaseBound, Partition, Recovered,
     SessionId, Unknown, Write,
 };
 use parking_lot::{Mutex, MutexGuard};
 use ring::{PartitionCount, PartitionId};
-use tokio::time::Instant;
 
 use crate::clock;
 use crate::events::Events;
-use crate::keeping::{Claim, Keeping};
+use crate::keeping::Keeping;
 use crate::quiet::Quiet;
 use crate::views::{Policies, Views};
 
@@ -215,7 +214,7 @@ impl Owner {
             gate.activate_waiting(epoch, session, full, until);
             drop(gate);
             let keeper = Keeper { epoch, session };
-            keeping.claim(Claim { partition, keeper, before, since: Instant::now(), again: false });
+            keeping.claim(Claim { partition, keeper, before, since: clock::now(), again: false });
             return None;
         }
         let floor = if appointment.has_predecessor() { full } else { Floor::Fresh };

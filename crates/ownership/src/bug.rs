@@ -6,6 +6,8 @@
 pub enum Bug {
     /// 1: a successor reads absent keys as fresh.
     SuccessorFresh,
+    /// 2: a successor takes what was written for all that was used.
+    SnapshotAsTruth,
     /// 3: a process that starts anew goes on under the lease of the one before.
     RestartReusesLease,
     /// 4: a process that starts anew goes on at the epochs of the one before, without its memory.
@@ -24,12 +26,28 @@ pub enum Bug {
     NewLeaderDoesNotWait,
     /// 11: a suspicion of gossip ends a session.
     SuspicionEndsSession,
+    /// 15: a record counts from whatever life of the store it comes.
+    AnyLifeOfTheStore,
+    /// 15: lives of the store are told apart by their runs alone, though a process that has its place back goes on in its run.
+    RunAlone,
+    /// 16: a partition is claimed in one call, and read in another.
+    ClaimAndReadApart,
+    /// 17: an owner admits more than is written down.
+    SpendsUnwritten,
+    /// 18: an owner spends as it likes before the log has said that its records count nowhere.
+    FreeBeforeTheLog,
     /// 22: an ingress acts on answers of an epoch that it knows to be over.
     OlderEpochAccepted,
     /// 23: a renewal need not prove that acknowledgements arrive.
     AcksNotProven,
     /// 24: a limit that fails open reads absent keys as used up after a takeover.
     OpenReadsFull,
+    /// 25: where records count is said of a session as soon as one of its partitions is written.
+    PartitionSpeaksForAll,
+    /// A script of the store makes a header where there is none.
+    WriteMakesHeader,
+    /// A reign takes in what the claim of another was told.
+    AnothersClaim,
     /// A decision goes by a clock that was read before the gate was waited for.
     ClockBeforeGate,
     /// A node reigns where it believes that it should, and is not appointed.
@@ -56,6 +74,7 @@ impl Bug {
     /// All of them.
     pub const ALL: &[Bug] = &[
         Bug::SuccessorFresh,
+        Bug::SnapshotAsTruth,
         Bug::RestartReusesLease,
         Bug::RestartKeepsEpoch,
         Bug::LeaseFromAck,
@@ -65,9 +84,17 @@ impl Bug {
         Bug::UnconfirmedRenewals,
         Bug::NewLeaderDoesNotWait,
         Bug::SuspicionEndsSession,
+        Bug::AnyLifeOfTheStore,
+        Bug::RunAlone,
+        Bug::ClaimAndReadApart,
+        Bug::SpendsUnwritten,
+        Bug::FreeBeforeTheLog,
         Bug::OlderEpochAccepted,
         Bug::AcksNotProven,
         Bug::OpenReadsFull,
+        Bug::PartitionSpeaksForAll,
+        Bug::WriteMakesHeader,
+        Bug::AnothersClaim,
         Bug::ClockBeforeGate,
         Bug::ReignsUnappointed,
         Bug::NoRecord,

@@ -3,7 +3,7 @@
 
 use limits::Span;
 use ownership::Epoch;
-use ownership::kept::{Incarnation, Keeper, Record};
+use ownership::kept::{Claimed, Incarnation, Keeper, Record};
 use redis::Value;
 use ring::PartitionId;
 use wire::store::{FIELD_MARK, kept_from_field, session_from_text};
@@ -12,39 +12,6 @@ use crate::error::StoreError;
 
 /// The field of a header that tells how long it was since the worst had been assumed.
 const ASSUMED_FULL: &[u8] = b"a";
-
-/// What a claim came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Claimed {
-    /// Nothing was kept of the partition. It is in the claimer's name now.
-    New {
-        /// The life of the store that the claim lies in.
-        by: Incarnation,
-        /// Whether another cluster of this name lived before.
-        previous_cluster: bool,
-    },
-    /// The partition is in the claimer's name now, and this was kept.
-    Taken {
-        /// The life of the store that the claim lies in.
-        by: Incarnation,
-        /// What was kept.
-        record: Record,
-        /// Whether another cluster of this name lived before.
-        previous_cluster: bool,
-    },
-    /// The claimer has written under this claim already, so what was before is gone. Nothing changed, not even the number.
-    Held {
-        /// The life of the store.
-        by: Incarnation,
-    },
-    /// Somebody came later, or another session of the same epoch. Nothing changed.
-    Fenced {
-        /// In whose name the partition is.
-        keeper: Keeper,
-    },
-    /// What lies there is of another format. Nothing changed.
-    UnknownFormat,
-}
 
 /// What a write came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -39,7 +39,7 @@ mod upkeep;
 
 mod store;
 
-pub use answer::{Claimed, Written};
+pub use answer::Written;
 pub use config::{BadConfig, BadUrl, CLUSTER_NAME_MAX, RedisUrl, StoreConfig};
 pub use error::StoreError;
 pub use examine::VERSION_MIN;

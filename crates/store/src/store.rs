@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ownership::Write;
-use ownership::kept::{Incarnation, Keeper, KeptKey};
+use ownership::kept::{Claimed, Incarnation, Keeper, KeptKey};
 use redis::ScriptInvocation;
 use ring::PartitionId;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use wire::store::{FIELD_LEN, field_of, session_to_text, value_of};
 
-use crate::answer::{self, Claimed, Understood, Written};
+use crate::answer::{self, Understood, Written};
 use crate::config::{BadConfig, CLUSTER_NAME_MAX, StoreConfig};
 use crate::dial::Dialler;
 use crate::error::StoreError;

@@ -7,33 +7,13 @@ mod task;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ownership::Epoch;
-use ownership::kept::{Incarnation, Keeper, Predecessor, Void};
+use limits::{Moment, Span};
+use ownership::kept::{Claim, Incarnation, Void};
 use parking_lot::Mutex;
 use ring::PartitionId;
 use tokio::sync::Notify;
-use tokio::time::Instant;
 
 pub(crate) use task::Task;
-
-/// A partition that was taken over, about to be claimed in the store.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Claim {
-    pub(crate) partition: PartitionId,
-    pub(crate) keeper: Keeper,
-    pub(crate) before: Option<Predecessor>,
-    /// When it was taken over.
-    pub(crate) since: Instant,
-    /// Whether what was kept is known, and only the name in the store is lost.
-    pub(crate) again: bool,
-}
-
-impl Claim {
-    /// Whether nobody reigned before.
-    fn is_first(&self) -> bool {
-        self.before.is_none() && self.keeper.epoch == Epoch(1)
-    }
-}
 
 /// What waits for the store: partitions that are to be claimed, and partitions that have something to write. Each is in it
 /// once.
@@ -172,10 +152,10 @@ impl Keeping {
         Some(partition)
     }
 
-    /// Claims that have waited for longer than `span`.
-    fn overdue(&self, span: std::time::Duration) -> Vec<Claim> {
+    /// Claims that have waited for `patience` by `now`.
+    fn overdue(&self, patience: Span, now: Moment) -> Vec<Claim> {
         let waiting = self.waiting.lock();
-        waiting.claims.values().filter(|claim| claim.since.elapsed() >= span).copied().collect()
+        waiting.claims.values().filter(|claim| now.since(claim.since) >= patience).copied().collect()
     }
 
     /// Drops all claims but those of `session`: of reigns that are over.
@@ -197,7 +177,8 @@ impl Tally {
 mod tests {
     use std::num::NonZeroU64;
 
-    use ownership::SessionId;
+    use ownership::kept::Keeper;
+    use ownership::{Epoch, SessionId};
     use ring::NodeId;
 
     use super::*;
@@ -205,7 +186,7 @@ mod tests {
     fn claim(partition: u16) -> Claim {
         let session = SessionId { node: NodeId(NonZeroU64::MIN), nonce: 1, counter: 1 };
         let keeper = Keeper { epoch: Epoch(2), session };
-        Claim { partition: PartitionId(partition), keeper, before: None, since: Instant::now(), again: false }
+        Claim { partition: PartitionId(partition), keeper, before: None, since: Moment::ZERO, again: false }
     }
 
     #[test]

@@ -10,16 +10,19 @@ use control::event::ActivatedState;
 use control::{Cluster, Command, Event, KeptIn};
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
-use ownership::kept::{Durability, Incarnation, Keeper, SILENT_AFTER, Step, Store as Seen, Trust, Void, Written};
+use limits::{Moment, Span};
+use ownership::kept::{
+    Claim, Claimed, Durability, Incarnation, Keeper, SILENT_AFTER, Says, Step, Store as Seen, Trust, Written,
+};
 use ownership::{Found, Recovered, SessionId, Write};
 use ring::PartitionId;
-use store::{Claimed, Standing, Store, StoreConfig, StoreError};
+use store::{Standing, Store, StoreConfig, StoreError};
 use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::clock;
 use crate::events::Events;
-use crate::keeping::{Claim, Keeping, View};
+use crate::keeping::{Keeping, View};
 use crate::owner::{FOUND_WITHIN, Owner};
 use crate::propose::{NotProposed, Proposer};
 use crate::replica::Replica;
@@ -35,7 +38,7 @@ const WRITES_AT_ONCE: usize = 32;
 const REWRITTEN_WITHIN: Duration = Duration::from_secs(1);
 
 /// How long checks wait for a store that cannot be asked.
-const AWAY_FOR: Duration = Duration::from_millis(100);
+const AWAY_FOR: Span = Span::from_millis(100);
 
 /// How often the task looks at what waits for too long.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -208,10 +211,12 @@ impl Running {
         }
     }
 
-    /// The log has moved: another session of this process, another word on where its records count, an operator's word.
+    /// The log has moved: another session of this process, another word on where its records count, an operator's word. The
+    /// session of the process before may live on for a while after a restart. What that one kept is nothing that this one could
+    /// say anything of: it knows neither what was used nor whether all of it was written.
     fn handle_log(&mut self) {
-        let me = self.task.owner.lease().session.node;
-        let read = |cluster: &Cluster| (cluster.sessions.of_node(me).map(|(id, live)| (id, live.kept)), cluster.trust);
+        let own = self.task.owner.lease().session;
+        let read = |cluster: &Cluster| (cluster.sessions.live.get(&own).map(|live| (own, live.kept)), cluster.trust);
         let Some((mine, trust)) = self.task.replica.read_cluster(read) else { return };
         let now = clock::now();
         if let Some((session, KeptIn { number, store })) = mine {
@@ -294,35 +299,8 @@ impl Running {
         if self.claiming.get(&claim.partition).is_some_and(|under_way| under_way.keeper == claim.keeper) {
             self.claiming.remove(&claim.partition);
         }
-        if claimed.is_ok() {
-            self.answered = Some(Instant::now());
-        }
-        let tally = &self.task.keeping.tally;
-        let verdict = match &claimed {
-            // What was known stays known: the partition is in this reign's name again, and everything is written anew.
-            Ok(Claimed::New { .. } | Claimed::Taken { .. } | Claimed::Held { .. }) if claim.again => {
-                let bound = self.is_bound_for(&claim);
-                self.task.owner.found(claim.partition, claim.keeper.epoch, Found::Nothing, bound);
-                return;
-            }
-            Ok(Claimed::New { previous_cluster: false, .. }) if claim.is_first() => Ok(Found::Nobody),
-            Ok(Claimed::New { .. }) => Err(Void::Nothing),
-            Ok(Claimed::Taken { by, record, .. }) => match &claim.before {
-                Some(before) => record.counts(*by, before, self.trust.as_ref()).map(|()| Found::Record(record)),
-                None => Err(Void::OfAnother),
-            },
-            // This reign has written already: there is nothing more to be found.
-            Ok(Claimed::Held { .. }) => Err(Void::Nothing),
-            Ok(Claimed::Fenced { keeper }) => {
-                tally.claims_lost.fetch_add(1, Ordering::Relaxed);
-                let (partition, epoch) = (claim.partition, claim.keeper.epoch);
-                self.task.owner.fenced(partition, epoch);
-                return self.task.events.tell(Event::ClaimLost { partition, epoch, by: *keeper });
-            }
-            Ok(Claimed::UnknownFormat) => {
-                self.task.owner.fenced(claim.partition, claim.keeper.epoch);
-                return self.news.void("format");
-            }
+        let claimed = match claimed {
+            Ok(claimed) => claimed,
             // It may be in this reign's name or not: asked again, it says the same.
             Err(StoreError::Away | StoreError::Full | StoreError::Unknown) => return self.later.push(claim),
             Err(why @ (StoreError::Refused(_) | StoreError::TooLarge(_))) => {
@@ -330,29 +308,42 @@ impl Running {
                 return self.later.push(claim);
             }
         };
-        let found = match verdict {
-            Ok(found) => {
-                let counter = if matches!(found, Found::Nobody) { &tally.nobody } else { &tally.counted };
-                counter.fetch_add(1, Ordering::Relaxed);
-                found
-            }
-            Err(void) => {
-                tally.count_void(&void);
+        self.answered = Some(Instant::now());
+        match claim.read(&claimed, self.trust.as_ref()) {
+            Says::Found(found) => self.found(&claim, found),
+            Says::Void(void) => {
+                self.task.keeping.tally.count_void(&void);
                 self.news.void(void.as_str());
-                match void {
-                    Void::OtherLife { .. } => Found::InDoubt,
-                    Void::Nothing | Void::OfAnother | Void::Volatile | Void::Incomplete | Void::Damaged => {
-                        Found::Nothing
-                    }
-                }
+                self.found(&claim, void.found());
             }
-        };
-        if matches!(found, Found::InDoubt) {
-            self.in_doubt.insert(claim.partition, claim);
+            Says::Fenced(by) => self.handle_fenced(&claim, by),
         }
-        let bound = self.is_bound_for(&claim);
+    }
+
+    /// A partition is in this reign's name, and this was kept of it before.
+    fn found(&mut self, claim: &Claim, found: Found<'_>) {
+        let tally = &self.task.keeping.tally;
+        match found {
+            Found::Nobody => drop(tally.nobody.fetch_add(1, Ordering::Relaxed)),
+            Found::Record(_) => drop(tally.counted.fetch_add(1, Ordering::Relaxed)),
+            Found::InDoubt => drop(self.in_doubt.insert(claim.partition, *claim)),
+            Found::Nothing => {}
+        }
+        let bound = self.is_bound_for(claim);
         if let Some(recovered) = self.task.owner.found(claim.partition, claim.keeper.epoch, found, bound) {
             self.news.recovered(recovered);
+        }
+    }
+
+    fn handle_fenced(&mut self, claim: &Claim, by: Option<Keeper>) {
+        let (partition, epoch) = (claim.partition, claim.keeper.epoch);
+        self.task.owner.fenced(partition, epoch);
+        match by {
+            Some(by) => {
+                self.task.keeping.tally.claims_lost.fetch_add(1, Ordering::Relaxed);
+                self.task.events.tell(Event::ClaimLost { partition, epoch, by });
+            }
+            None => self.news.void("format"),
         }
     }
 
@@ -388,21 +379,21 @@ impl Running {
             }
         };
         if self.task.owner.written(partition, write, came) {
-            let (keeper, since) = (write.keeper, Instant::now());
+            let (keeper, since) = (write.keeper, clock::now());
             self.task.keeping.claim(Claim { partition, keeper, before: None, since, again: true });
         }
     }
 
     /// Time has passed: claims that nobody answers, writes that take too long, and whether everything is written.
     fn look(&mut self) {
+        let now = clock::now();
         let answers = self.answered.is_some_and(|at| at.elapsed() < Duration::from(SILENT_AFTER));
-        let patience = if answers { Duration::from(FOUND_WITHIN) } else { AWAY_FOR };
-        for claim in self.overdue(patience) {
+        let patience = if answers { FOUND_WITHIN } else { AWAY_FOR };
+        for claim in self.overdue(patience, now) {
             if self.task.owner.not_found(claim.partition, claim.keeper.epoch) {
                 self.news.recovered(Recovered::WorstCase);
             }
         }
-        let now = clock::now();
         self.later.drain(..).for_each(|claim| self.task.keeping.claim(claim));
         if self.writes.values().any(|(since, anew)| is_slow(*since, *anew)) {
             self.durability.handle_slow(now);
@@ -415,9 +406,9 @@ impl Running {
     }
 
     /// Claims that have waited for longer than `patience`, those under way among them.
-    fn overdue(&self, patience: Duration) -> Vec<Claim> {
-        let under_way = self.claiming.values().filter(|claim| claim.since.elapsed() >= patience).copied();
-        under_way.chain(self.task.keeping.overdue(patience)).collect()
+    fn overdue(&self, patience: Span, now: Moment) -> Vec<Claim> {
+        let under_way = self.claiming.values().filter(|claim| now.since(claim.since) >= patience).copied();
+        under_way.chain(self.task.keeping.overdue(patience, now)).collect()
     }
 
     fn tell_news(&mut self) {

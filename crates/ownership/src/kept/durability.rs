@@ -8,6 +8,7 @@
 
 use limits::{Moment, Span};
 
+use crate::bug::Bug;
 use crate::kept::Incarnation;
 
 /// A store that has not answered a write for so long is in trouble. One whose connection broke is at once: whoever waits for
@@ -194,7 +195,7 @@ impl Durability {
 
     /// The store is not to be relied on. Where the log may say that records count, it has to unsay it first.
     fn give_up(&mut self, now: Moment) -> Option<Step> {
-        if self.held.is_some() || self.may_count {
+        if (self.held.is_some() || self.may_count) && !Bug::FreeBeforeTheLog.is_here() {
             return self.propose(None, now);
         }
         self.bound = None;

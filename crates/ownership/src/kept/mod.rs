@@ -2,6 +2,7 @@
 //! keeps it may forget or roll back what it acknowledged; so nothing here is believed because it is there. A record counts
 //! only for whom it names, only from the very life of the store that the log holds for that session, and only whole.
 
+mod claim;
 mod durability;
 pub(crate) mod ledger;
 mod rules;
@@ -13,6 +14,7 @@ use std::str::FromStr;
 use limits::{Fingerprint, LimitId, Span, Used, WallTime};
 
 use crate::session::{Epoch, SessionId};
+pub use claim::{Claim, Claimed, Says};
 pub use durability::{Durability, PROPOSE_AGAIN, SILENT_AFTER, Step, Store, WELL_FOR};
 pub use ledger::{IDLE_AFTER, KEYS_PER_WRITE, Written};
 pub use rules::{RAISED_BEFORE, RAISED_FOR, chunk};

@@ -84,6 +84,21 @@ impl fmt::Display for Said<'_> {
             Fault::Policy { number } => write!(f, "document {number} is applied"),
             Fault::Ttl { ttl } => write!(f, "leases are made to last {ttl}"),
             Fault::Leave { who, down } => write!(f, "{who} leaves as planned, and starts anew after {down}"),
+            Fault::StoreDown { down, lost: None } => write!(f, "the store dies, and is back and empty after {down}"),
+            Fault::StoreDown { down, lost: Some(lost) } => {
+                write!(f, "the store dies, and is back after {down} without the last {lost}")
+            }
+            Fault::StoreSlow { each, lasts } => write!(f, "the store takes {each} for each thing it does, for {lasts}"),
+            Fault::StoreFailover { lost, lingers, lasts, back } => {
+                write!(f, "a replica without the last {lost} takes the store's place")?;
+                if *lingers {
+                    write!(f, ", while whoever is connected goes on with the old one")?;
+                }
+                let then = if *back { "the old one has its place back" } else { "the old one is gone" };
+                write!(f, "; after {lasts} {then}")
+            }
+            Fault::StoreFlushed => f.write_str("somebody deletes all that the store has"),
+            Fault::StoreCut { who, lasts } => write!(f, "{who} and the store hear nothing of each other for {lasts}"),
         }
     }
 }

@@ -17,6 +17,7 @@ pub struct Tooth {
 /// Every mistake once.
 pub const TEETH: &[Tooth] = &[
     Tooth { bug: Bug::SuccessorFresh, checks: &["C1", "C2"], seeds: 60 },
+    Tooth { bug: Bug::SnapshotAsTruth, checks: &["C1", "C2"], seeds: 2000 },
     Tooth { bug: Bug::RestartReusesLease, checks: &["S5"], seeds: 60 },
     Tooth { bug: Bug::RestartKeepsEpoch, checks: &["S2"], seeds: 60 },
     Tooth { bug: Bug::LeaseFromAck, checks: &["S4"], seeds: 60 },
@@ -26,9 +27,17 @@ pub const TEETH: &[Tooth] = &[
     Tooth { bug: Bug::UnconfirmedRenewals, checks: &["S4"], seeds: 200 },
     Tooth { bug: Bug::NewLeaderDoesNotWait, checks: &["S4"], seeds: 60 },
     Tooth { bug: Bug::SuspicionEndsSession, checks: &["S4"], seeds: 300 },
+    Tooth { bug: Bug::AnyLifeOfTheStore, checks: &["S11"], seeds: 500 },
+    Tooth { bug: Bug::RunAlone, checks: &["S11"], seeds: 2000 },
+    Tooth { bug: Bug::ClaimAndReadApart, checks: &["S11"], seeds: 3000 },
+    Tooth { bug: Bug::SpendsUnwritten, checks: &["S10"], seeds: 60 },
+    Tooth { bug: Bug::FreeBeforeTheLog, checks: &["S10"], seeds: 500 },
     Tooth { bug: Bug::OlderEpochAccepted, checks: &["S12"], seeds: 1000 },
     Tooth { bug: Bug::AcksNotProven, checks: &["liveness"], seeds: 200 },
     Tooth { bug: Bug::OpenReadsFull, checks: &["open"], seeds: 200 },
+    Tooth { bug: Bug::PartitionSpeaksForAll, checks: &["S10"], seeds: 2000 },
+    Tooth { bug: Bug::WriteMakesHeader, checks: &["S10"], seeds: 2000 },
+    Tooth { bug: Bug::AnothersClaim, checks: &["C2"], seeds: 3000 },
     Tooth { bug: Bug::ClockBeforeGate, checks: &["S3"], seeds: 60 },
     Tooth { bug: Bug::ReignsUnappointed, checks: &["S1"], seeds: 60 },
     Tooth { bug: Bug::NoRecord, checks: &["S14"], seeds: 200 },
@@ -49,18 +58,11 @@ pub const ELSEWHERE: &[(&str, &str)] = &[(
 
 /// Mistakes in parts that are not built: nobody can make them yet.
 pub const ABSENT: &[&str] = &[
-    "2: a successor loads a snapshot as truth",
     "12: a certificate before the seal",
     "13: an unseal without a renounce",
     "14: an abort waits for the old owner only",
-    "15: no check of the store's incarnation",
-    "16: claim and read in two calls",
-    "17: admitting beyond `hi` before it is acknowledged",
-    "18: volatile assumed before it is committed",
     "19, 20: escrow",
     "21: records that do not move",
-    "25: an incarnation kept per shard",
-    "a script that creates a missing header; a run id without the replication id; narrowing by another claim's answer",
 ];
 
 #[cfg(test)]

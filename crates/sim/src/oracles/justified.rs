@@ -6,7 +6,8 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use limits::{Algorithm, Align, Basis, Fingerprint, Moment, Now, Shape, Span, WallTime};
+use limits::{Algorithm, Align, Basis, Fingerprint, Keeping, Moment, Now, Shape, Span, WallTime};
+use ownership::Recovered;
 
 use super::fullest::{index, shift};
 use super::story::{Account, Key, Reign, Story, Touch, What};
@@ -62,7 +63,7 @@ fn used_up(story: &Story<'_>, key: &Key, account: &Account, findings: &mut Findi
     let mut books: BTreeMap<usize, Ledger> = BTreeMap::new();
     for touch in &account.touches {
         let reign = &story.reigns[touch.reign];
-        let ledger = books.entry(touch.reign).or_insert_with(|| Ledger::begun(reign, account));
+        let ledger = books.entry(touch.reign).or_insert_with(|| Ledger::begun(story, touch.reign, account));
         match touch.what {
             What::Charged(_) | What::Owed | What::Undone(_) => ledger.write(touch),
             What::Refused { recovering, alone } => {
@@ -175,7 +176,8 @@ fn is_used_up(
     findings: &mut Findings,
 ) -> Result<(), String> {
     let touch = refusal.touch;
-    let used = ledger.used(touch, refusal.key);
+    let taken_in = if touch.shape.keeping() == Keeping::Nothing { 0 } else { ledger.taken_in };
+    let used = ledger.used(touch, refusal.key).saturating_add(taken_in);
     let full = |used: u64| refusal.is_too_much(used);
     if full(used) {
         return Ok(());
@@ -226,6 +228,10 @@ fn floor(reign: &Reign<'_>, refusal: &Refusal<'_>) -> Option<Span> {
     let (Some(full), Some(rate), Basis::Hi) = (reign.full_as_of, touch.shape.rate, touch.shape.basis) else {
         return None;
     };
+    // It turned out that nobody had decided before.
+    if reign.recovered.is_some_and(|(at, recovered)| recovered == Recovered::Fresh && at <= touch.at) {
+        return None;
+    }
     let since = touch.clock.since(full.moment);
     let period = rate.period();
     let matters = match touch.shape.algorithm {
@@ -264,6 +270,19 @@ fn touches(then: Option<(WallTime, Span)>, now: Option<WallTime>, shift: u64, pe
     index(then.saturating_add(unsure), shift, period.as_nanos()) >= index(now, shift, period.as_nanos())
 }
 
+/// What owners before had charged of a key, where a record of it was taken in.
+fn taken_in(story: &Story<'_>, number: usize, account: &Account) -> u64 {
+    let Reign { recovered, partition, epoch, .. } = story.reigns[number];
+    if !matches!(recovered, Some((_, Recovered::Allowance { .. }))) {
+        return 0;
+    }
+    let before = |touch: &&Touch| {
+        let reign = &story.reigns[touch.reign];
+        reign.partition == partition && reign.epoch < epoch && matches!(touch.what, What::Charged(_) | What::Owed)
+    };
+    account.touches.iter().filter(before).map(|touch| touch.cost).sum()
+}
+
 /// One owner's account of one key.
 #[derive(Default)]
 struct Ledger {
@@ -282,6 +301,9 @@ struct Ledger {
     opened_on_floor: Option<u64>,
     /// As `level`, of a bucket that was empty then.
     level_on_floor: Option<u128>,
+    /// Units that owners before had charged, where what they had kept was taken in. Of limits that are kept all of it still
+    /// counts: they remember for longer than stories last.
+    taken_in: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -294,9 +316,11 @@ struct Entry {
 
 impl Ledger {
     /// An account that begins with a reign: empty, or at a copy with what its original had on it.
-    fn begun(reign: &Reign<'_>, account: &Account) -> Ledger {
+    fn begun(story: &Story<'_>, number: usize, account: &Account) -> Ledger {
+        let reign = &story.reigns[number];
         let full_as_of = reign.full_as_of.map(|full| full.moment);
-        let mut ledger = Ledger { full_as_of, ..Ledger::default() };
+        let taken_in = taken_in(story, number, account);
+        let mut ledger = Ledger { full_as_of, taken_in, ..Ledger::default() };
         let known = |touch: &&Touch| Some(touch.reign) == reign.copy_of && touch.at <= reign.began;
         account.touches.iter().filter(known).for_each(|touch| ledger.write(touch));
         ledger

@@ -33,9 +33,17 @@ pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Fa
     Ok(())
 }
 
+/// How long checks wait where the store cannot be asked, and until that is noticed.
+const STORE_AWAY: Span = Span::from_millis(200);
+
+/// What a question may need beyond its way, where what it uses has to be written down first.
+const WRITTEN_DOWN: Span = Span::from_millis(25);
+
 fn settles_within(story: &Story<'_>, healed: Moment) -> Span {
     let renew = story.scenario.terms.renew();
-    [failover(story, healed), renew, renew, COMMIT].into_iter().fold(wait(story), Span::saturating_add)
+    let asks_the_store = if story.scenario.store { STORE_AWAY } else { Span::ZERO };
+    let parts = [failover(story, healed), renew, renew, COMMIT, asks_the_store];
+    parts.into_iter().fold(wait(story), Span::saturating_add)
 }
 
 fn one_owner_each(story: &Story<'_>, settled: Moment, findings: &mut Findings) -> Result<(), Failure> {
@@ -75,8 +83,9 @@ fn since_healing(story: &Story<'_>, at: Moment) -> u64 {
 
 fn is_answered(story: &Story<'_>, told: &Told, settled: Moment, findings: &mut Findings) -> Result<(), String> {
     let budget = story.scenario.asks.get(told.ask).map_or(Span::ZERO, |ask| ask.budget);
+    let writes = if story.scenario.store { WRITTEN_DOWN } else { Span::from_millis(5) };
     // There and back, twice: what a question needs that is asked again at half its time.
-    if budget < story.scenario.weather.delay_max.scaled(8, 1).saturating_add(Span::from_millis(5)) {
+    if budget < story.scenario.weather.delay_max.scaled(8, 1).saturating_add(writes) {
         return Ok(());
     }
     findings.count("questions after the healing", 1);
@@ -208,7 +217,7 @@ mod tests {
     fn others_reign(telling: &mut Telling, millis: u64) {
         for number in [0, 1, 2] {
             let (partition, epoch, session) = (PartitionId(number), Epoch(1), session(1, 101));
-            telling.at(millis).tell(Event::Appointed { partition, epoch, session, index: 2 });
+            telling.at(millis).tell(Event::Appointed { partition, epoch, session, index: 2, before: None });
             telling.tell(Event::Reigns { node: 1, partition, epoch, session, full_as_of: None });
         }
     }

@@ -13,6 +13,8 @@ mod liveness;
 mod open;
 mod proven;
 mod s1;
+mod s10;
+mod s11;
 mod s12;
 mod s14;
 mod s2;
@@ -75,6 +77,12 @@ const JUDGES: &[Seat] = &[
     },
     Seat { name: "S3", judge: s3::judge, sees: &["decisions held against their lease"] },
     Seat { name: "S14", judge: s14::judge, sees: &["charges", "cancels before their question"] },
+    Seat { name: "S11", judge: s11::judge, sees: &["records taken in"] },
+    Seat {
+        name: "S10",
+        judge: s10::judge,
+        sees: &["words on where records count", "charges held against what is kept"],
+    },
     Seat { name: "C2", judge: c2::judge, sees: &["witnesses", "charges by witness", "keys whose amounts changed"] },
     Seat { name: "C1", judge: c1::judge, sees: &["admitted rows"] },
     Seat {

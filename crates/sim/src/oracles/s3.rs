@@ -42,6 +42,12 @@ pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Fa
             | Event::Booked { .. }
             | Event::Corrected { .. }
             | Event::Lent { .. }
+            | Event::Counts { .. }
+            | Event::Claimed { .. }
+            | Event::Kept { .. }
+            | Event::Flushed { .. }
+            | Event::TookIn { .. }
+            | Event::Recovered { .. }
             | Event::Told(_)
             | Event::Note(_) => {}
         }

@@ -38,6 +38,12 @@ pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Fa
             | Event::Booked { .. }
             | Event::Corrected { .. }
             | Event::Acted { .. }
+            | Event::Counts { .. }
+            | Event::Claimed { .. }
+            | Event::Kept { .. }
+            | Event::Flushed { .. }
+            | Event::TookIn { .. }
+            | Event::Recovered { .. }
             | Event::Told(_)
             | Event::Note(_) => continue,
         };

@@ -57,6 +57,7 @@ impl Telling {
             seed: 1,
             nodes: 3,
             partitions: 8,
+            store: false,
             terms: Terms::DEFAULT,
             clocks: vec![ClockSpec { boot: Moment::ZERO, ppm: 0, wall_ms: 0 }; 3],
             weather,
@@ -111,7 +112,7 @@ impl Telling {
     }
 
     pub(super) fn appoint(&mut self, epoch: u64, session: SessionId) {
-        self.tell(Event::Appointed { partition: P, epoch: Epoch(epoch), session, index: epoch });
+        self.tell(Event::Appointed { partition: P, epoch: Epoch(epoch), session, index: epoch, before: None });
     }
 
     pub(super) fn extend(&mut self, node: u8, millis: u64) {

@@ -33,6 +33,13 @@ enum Done {
     DiskStuck(u8),
     Slow(u8),
     Network,
+    /// The store does not run; it has what it had so long ago when it does again.
+    StoreDown(Option<Span>),
+    /// Something about the store, or between it and a node.
+    Store,
+    /// A process of the store that nobody answers for any more may still be connected with; or gets its place back, with what
+    /// was so long ago.
+    StoreAside(Option<Span>),
 }
 
 /// Whom a fault befalls.
@@ -66,7 +73,7 @@ impl Done {
             Done::Rate(of) => (of, Done::Rate(copy)),
             Done::Slow(of) => (of, Done::Slow(copy)),
             // A copy has no disk of its own, and the network knows nodes only.
-            Done::DiskStuck(_) | Done::Network => return None,
+            Done::DiskStuck(_) | Done::Network | Done::StoreDown(_) | Done::Store | Done::StoreAside(_) => return None,
         };
         (of == original).then_some(done)
     }
@@ -145,6 +152,10 @@ impl World<'_> {
                 Some(Victims { nodes: all, cut: (side & apart, apart & !side) }).filter(Victims::is_a_cut)
             }
             Fault::Storm { .. } | Fault::Policy { .. } | Fault::Ttl { .. } => Some(Victims { nodes: all, cut: (0, 0) }),
+            Fault::StoreCut { who, .. } => one(who).filter(|_| self.scenario.store),
+            Fault::StoreDown { .. } | Fault::StoreSlow { .. } | Fault::StoreFailover { .. } | Fault::StoreFlushed => {
+                (self.scenario.store && self.store.is_up()).then_some(Victims { nodes: 0, cut: (0, 0) })
+            }
         }
     }
 
@@ -206,6 +217,11 @@ impl World<'_> {
                 let life = self.machine(node).life;
                 self.plan_after(LEAVE_WITHIN, Happening::Kill(Address { machine: node, life }));
             }
+            Fault::StoreDown { .. }
+            | Fault::StoreSlow { .. }
+            | Fault::StoreFailover { .. }
+            | Fault::StoreFlushed
+            | Fault::StoreCut { .. } => self.afflict_store(number, fault, node),
         }
     }
 
@@ -236,9 +252,53 @@ impl World<'_> {
             | Fault::Suspect { .. }
             | Fault::Policy { .. }
             | Fault::Ttl { .. }
-            | Fault::Leave { .. } => return,
+            | Fault::Leave { .. }
+            | Fault::StoreDown { .. }
+            | Fault::StoreSlow { .. }
+            | Fault::StoreFailover { .. }
+            | Fault::StoreFlushed
+            | Fault::StoreCut { .. } => return,
         };
         self.lasts(number, Done::Network, lasts);
+    }
+
+    /// The store's faults.
+    fn afflict_store(&mut self, number: usize, fault: &Fault, node: u8) {
+        match *fault {
+            Fault::StoreDown { down, lost } => {
+                self.store_dies();
+                self.lasts(number, Done::StoreDown(lost), down);
+            }
+            Fault::StoreSlow { each, lasts } => {
+                self.store.slow_down(number, each);
+                self.lasts(number, Done::Store, lasts);
+            }
+            Fault::StoreFailover { lost, lingers, lasts, back } => {
+                self.store_fails_over(lost, lingers);
+                self.lasts(number, Done::StoreAside(back.then_some(lost)), lasts);
+            }
+            Fault::StoreFlushed => self.store_is_flushed(),
+            Fault::StoreCut { lasts, .. } => {
+                self.store.cut_off(number, node);
+                self.lasts(number, Done::Store, lasts);
+            }
+            Fault::Crash { .. }
+            | Fault::Stop { .. }
+            | Fault::Freeze { .. }
+            | Fault::Clone { .. }
+            | Fault::Rate { .. }
+            | Fault::WallStep { .. }
+            | Fault::OneWay { .. }
+            | Fault::Isolate { .. }
+            | Fault::Split { .. }
+            | Fault::Storm { .. }
+            | Fault::SlowDisk { .. }
+            | Fault::Overload { .. }
+            | Fault::Suspect { .. }
+            | Fault::Policy { .. }
+            | Fault::Ttl { .. }
+            | Fault::Leave { .. } => {}
+        }
     }
 
     fn freeze(&mut self, number: usize, node: u8) {
@@ -310,6 +370,10 @@ impl World<'_> {
                     self.network.mend(number);
                     self.release_held();
                 }
+                Done::StoreDown(lost) => self.store_starts(lost),
+                Done::Store => self.store.mend(number),
+                Done::StoreAside(None) => self.those_that_linger_are_gone(),
+                Done::StoreAside(Some(lost)) => self.store_fails_back(lost),
             }
         }
     }

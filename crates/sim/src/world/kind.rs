@@ -62,6 +62,16 @@ pub enum FaultKind {
     Leave,
     /// An operator changes how long leases last.
     Ttl,
+    /// The store dies and starts anew.
+    StoreDown,
+    /// The store takes its time.
+    StoreSlow,
+    /// A replica that was behind takes the store's place; the old one may have it back.
+    StoreFailover,
+    /// Somebody empties the store.
+    StoreFlushed,
+    /// A node and the store hear nothing of each other.
+    StoreCut,
 }
 
 impl FaultKind {
@@ -92,17 +102,24 @@ impl FaultKind {
         FaultKind::Policy,
         FaultKind::Leave,
         FaultKind::Ttl,
+        FaultKind::StoreDown,
+        FaultKind::StoreSlow,
+        FaultKind::StoreFailover,
+        FaultKind::StoreFlushed,
+        FaultKind::StoreCut,
+    ];
+
+    /// Those of the store: they befall stories that have one.
+    pub const OF_STORE: &[FaultKind] = &[
+        FaultKind::StoreDown,
+        FaultKind::StoreSlow,
+        FaultKind::StoreFailover,
+        FaultKind::StoreFlushed,
+        FaultKind::StoreCut,
     ];
 
     /// Of parts that are not built: named in the grid, never counted.
-    pub const ABSENT: &[&str] = &[
-        "store down",
-        "store slow",
-        "store fails over with loss",
-        "store flushed",
-        "move aborted",
-        "escrow holder crash",
-    ];
+    pub const ABSENT: &[&str] = &["move aborted", "escrow holder crash"];
 
     /// The words in the grid.
     pub const fn as_str(self) -> &'static str {
@@ -132,6 +149,11 @@ impl FaultKind {
             FaultKind::Policy => "policy applied",
             FaultKind::Leave => "planned exit",
             FaultKind::Ttl => "ttl changed",
+            FaultKind::StoreDown => "store down",
+            FaultKind::StoreSlow => "store slow",
+            FaultKind::StoreFailover => "store fails over with loss",
+            FaultKind::StoreFlushed => "store flushed",
+            FaultKind::StoreCut => "store cut off",
         }
     }
 }
@@ -177,6 +199,11 @@ impl Fault {
             Fault::Policy { .. } => see(FaultKind::Policy),
             Fault::Leave { .. } => see(FaultKind::Leave),
             Fault::Ttl { .. } => see(FaultKind::Ttl),
+            Fault::StoreDown { .. } => see(FaultKind::StoreDown),
+            Fault::StoreSlow { .. } => see(FaultKind::StoreSlow),
+            Fault::StoreFailover { .. } => see(FaultKind::StoreFailover),
+            Fault::StoreFlushed => see(FaultKind::StoreFlushed),
+            Fault::StoreCut { .. } => see(FaultKind::StoreCut),
         }
     }
 
@@ -197,7 +224,12 @@ impl Fault {
             | Fault::Suspect { .. }
             | Fault::Policy { .. }
             | Fault::Ttl { .. }
-            | Fault::Leave { .. } => false,
+            | Fault::Leave { .. }
+            | Fault::StoreDown { .. }
+            | Fault::StoreSlow { .. }
+            | Fault::StoreFailover { .. }
+            | Fault::StoreFlushed
+            | Fault::StoreCut { .. } => false,
         }
     }
 }

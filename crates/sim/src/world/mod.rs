@@ -21,6 +21,7 @@ mod run;
 mod scenario;
 mod schedule;
 mod script;
+mod store;
 pub mod trace;
 mod transport;
 mod words;

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use control::{Applied, Command, Refusal};
 use limits::{Moment, Span};
 use ownership::ingress::Delivery;
+use ownership::kept::Incarnation;
 use ownership::lease::{Ack, Refused, Renewal};
 use ownership::{Answer, Asker, Check, CheckId, CheckLeg, Epoch, SessionId};
 use ring::PartitionId;
 
 use super::consensus::{Leadership, Message};
+use super::store::Heard;
 use super::trace::LegSeen;
 
 /// An entry of the log.
@@ -111,6 +113,10 @@ pub(crate) enum Input {
     Follow(u64, Option<Entry>),
     /// Of a copy: whom its original believes to lead.
     Believe(Leadership),
+    /// The store is connected, in this life, or is not any more.
+    Store(Option<Incarnation>),
+    /// It answers what was asked under this number.
+    StoreSays(u64, Heard),
 }
 
 /// A question as it is put to an ingress.

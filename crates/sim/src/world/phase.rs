@@ -33,6 +33,12 @@ pub enum Phase {
     Leaving,
     /// Leases last longer or shorter than they did, and not everybody knows it, or leaders still wait for longer ones.
     TtlChanging,
+    /// A partition that was taken over is being claimed in the store.
+    Claiming,
+    /// What is used of a key is being written down.
+    Writing,
+    /// A session whose store is in trouble has asked the log to say that its records count nowhere.
+    VolatilePending,
 }
 
 impl Phase {
@@ -52,19 +58,17 @@ impl Phase {
         Phase::PolicyChanging,
         Phase::Leaving,
         Phase::TtlChanging,
+        Phase::Claiming,
+        Phase::Writing,
+        Phase::VolatilePending,
     ];
 
+    /// Those that only a story with a store has.
+    pub const OF_STORE: &[Phase] = &[Phase::Claiming, Phase::Writing, Phase::VolatilePending];
+
     /// Of parts that are not built: named in the grid, never counted.
-    pub const ABSENT: &[&str] = &[
-        "pre-copy",
-        "sealed, not sent",
-        "certificate in flight",
-        "activated, not published",
-        "claim and read",
-        "allowance write in flight",
-        "volatile pending",
-        "escrow out",
-    ];
+    pub const ABSENT: &[&str] =
+        &["pre-copy", "sealed, not sent", "certificate in flight", "activated, not published", "escrow out"];
 
     /// The word in the grid.
     pub const fn as_str(self) -> &'static str {
@@ -83,6 +87,9 @@ impl Phase {
             Phase::PolicyChanging => "policy changing",
             Phase::Leaving => "leaving",
             Phase::TtlChanging => "ttl changing",
+            Phase::Claiming => "claim and read",
+            Phase::Writing => "allowance write in flight",
+            Phase::VolatilePending => "volatile pending",
         }
     }
 }

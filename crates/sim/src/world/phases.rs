@@ -38,6 +38,9 @@ impl World<'_> {
             Phase::PolicyChanging => self.is_applying_a_policy() || self.policies_differ(),
             Phase::Leaving => self.nodes().any(Node::is_leaving),
             Phase::TtlChanging => self.is_ttl_changing(),
+            Phase::Claiming => self.nodes().any(Node::is_claiming),
+            Phase::Writing => self.nodes().any(Node::is_writing),
+            Phase::VolatilePending => self.nodes().any(Node::is_giving_records_up),
         }
     }
 

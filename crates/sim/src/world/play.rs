@@ -9,6 +9,7 @@ use control::{Effects as Followed, State};
 use limits::{Moment, Span};
 use ownership::SessionId;
 use ownership::ingress::Delivery;
+use ownership::kept::Incarnation;
 
 use super::breaking::Broken;
 use super::callers::Caller;
@@ -20,6 +21,7 @@ use super::node::{Effect, Node, Place};
 use super::operators::Operator;
 use super::packet::{Address, Call, Entry, Input, Packet};
 use super::script::Script;
+use super::store::{Answered, Sent, Stores};
 use super::trace::{Entry as Traced, Event};
 use super::transport::{Connections, Held, To};
 use super::words::words_of;
@@ -62,6 +64,7 @@ pub(super) struct World<'a> {
     pub(super) held: Vec<Held>,
     pub(super) held_so_far: u64,
     pub(super) connections: Connections,
+    pub(super) store: Stores,
     pub(super) chance: Chance,
     pub(super) run: Run,
     /// What the log agreed on, as far as anybody applied it.
@@ -115,6 +118,16 @@ pub(super) enum Happening {
     Operate(usize),
     /// Everything is mended.
     Heal,
+    /// A process looks for the store.
+    Dial(Address),
+    /// A connection with it stands, under this number.
+    Connected(Address, u64, Incarnation),
+    /// A question arrives at the store.
+    AtStore(Sent),
+    /// The store has done what it was asked.
+    DoneByStore(Sent),
+    /// Its answer arrives.
+    FromStore(Answered),
 }
 
 impl<'a> World<'a> {
@@ -130,6 +143,7 @@ impl<'a> World<'a> {
             held: Vec::new(),
             held_so_far: 0,
             connections: Connections::default(),
+            store: Stores::new(scenario.seed),
             chance: Chance::of(scenario.seed, PLAY_STREAM),
             run: Run { phases: vec![None; scenario.faults.len()], ..Run::default() },
             truth: State::new(),
@@ -209,6 +223,11 @@ impl<'a> World<'a> {
             }
             Happening::Operate(operator) => self.operate(operator),
             Happening::Heal => self.heal(),
+            Happening::Dial(who) => self.dial(who),
+            Happening::Connected(who, link, life) => self.connected(who, link, life),
+            Happening::AtStore(sent) => self.at_store(sent),
+            Happening::DoneByStore(sent) => self.done_by_store(sent),
+            Happening::FromStore(answered) => self.answer_of_store(answered),
         }
     }
 
@@ -341,6 +360,9 @@ impl<'a> World<'a> {
                 *known = until.max(*known);
                 self.trace(Event::Extended { node: who.machine, session, sent, end, until });
             }
+            Effect::Dial => self.dial(who),
+            Effect::HangUp => self.hang_up(who),
+            Effect::AskStore(number, asking) => self.ask_store(who, number, asking),
             Effect::Count(what) => self.count(what),
         }
     }
@@ -377,6 +399,7 @@ impl<'a> World<'a> {
             return;
         }
         let mut followed = Followed::default();
+        let counted = self.counts();
         let result = self.truth.apply(index, &command, &mut followed);
         let words = match result {
             Ok(_) => words_of(&command),
@@ -391,13 +414,24 @@ impl<'a> World<'a> {
             .map(|ended| Event::Ended { session: ended.session, ending: ended.ending, index })
             .collect();
         ended.into_iter().for_each(|event| self.trace(event));
+        for (session, store) in self.counts() {
+            if counted.get(&session).copied().flatten() != store {
+                self.trace(Event::Counts { session, store });
+            }
+        }
         for appointment in followed.appointments {
             if appointment.has_predecessor() {
                 self.takeover = Some((index, appointment.session));
             }
-            let control::Appointment { partition, epoch, session, index, .. } = appointment;
-            self.trace(Event::Appointed { partition, epoch, session, index });
+            let control::Appointment { partition, epoch, session, index, before } = appointment;
+            self.trace(Event::Appointed { partition, epoch, session, index, before });
         }
+    }
+
+    /// In which life of the store each session's records count, as the log says.
+    fn counts(&self) -> BTreeMap<SessionId, Option<Incarnation>> {
+        let Some(cluster) = self.truth.cluster().filter(|_| self.scenario.store) else { return BTreeMap::new() };
+        cluster.sessions.live.iter().map(|(session, live)| (*session, live.kept.store)).collect()
     }
 
     /// A process starts where none runs. A copy whose process died stays down: as a voter it would be one of two.
@@ -439,6 +473,7 @@ impl<'a> World<'a> {
         place.inbox.clear();
         (place.wake, place.busy_until) = (Moment::MAX, Moment::ZERO);
         let number = place.node_number;
+        self.unlink(machine);
         self.trace(Event::Died { node: machine });
         self.break_connections(machine, number, loud);
     }

@@ -20,6 +20,8 @@ pub struct Scenario {
     pub nodes: u8,
     /// How many partitions.
     pub partitions: u16,
+    /// Whether there is a store that keeps what was used.
+    pub store: bool,
     /// The lengths of time that leases obey; the first of them changes with each [`Fault::Ttl`].
     pub terms: Terms,
     /// Each node's clock, by its number.
@@ -252,5 +254,39 @@ pub enum Fault {
         who: Who,
         /// How long it is away.
         down: Span,
+    },
+    /// The store dies, and starts anew after `down` in another life.
+    StoreDown {
+        /// How long it is down.
+        down: Span,
+        /// How much of the last it lacks then; `None`: it is empty.
+        lost: Option<Span>,
+    },
+    /// Everything that the store does takes longer.
+    StoreSlow {
+        /// By how much.
+        each: Span,
+        /// How long.
+        lasts: Span,
+    },
+    /// A replica takes the store's place.
+    StoreFailover {
+        /// How far it was behind.
+        lost: Span,
+        /// Whether those that are connected go on talking to the old one, until this is over.
+        lingers: bool,
+        /// How long until this is over.
+        lasts: Span,
+        /// Whether the old one has its place back then, as far behind.
+        back: bool,
+    },
+    /// Somebody deletes everything in the store.
+    StoreFlushed,
+    /// One node and the store hear nothing of each other, and nobody is told.
+    StoreCut {
+        /// Which.
+        who: Who,
+        /// How long.
+        lasts: Span,
     },
 }

@@ -23,6 +23,8 @@ const KEYS_STREAM: u64 = 0x6e65;
 pub(crate) struct Script {
     pub(crate) asks: Vec<Ask>,
     pub(crate) nodes: u8,
+    /// Whether nodes have a store.
+    pub(crate) has_store: bool,
     documents: Vec<(Arc<str>, Document)>,
     genesis: Genesis,
 }
@@ -39,6 +41,7 @@ impl Script {
         Script {
             asks: scenario.asks.clone(),
             nodes: scenario.nodes,
+            has_store: scenario.store,
             documents: scenario.policies.iter().map(document).collect(),
             genesis: genesis(scenario),
         }

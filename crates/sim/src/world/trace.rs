@@ -3,7 +3,8 @@
 
 use control::Ending;
 use limits::{FailMode, Fingerprint, LimitId, Moment, Now, Shape, Span, WallTime};
-use ownership::{Asker, CheckId, Epoch, SessionId};
+use ownership::kept::{Incarnation, Keeper, KeptKey, Predecessor};
+use ownership::{Asker, CheckId, Epoch, Recovered, SessionId};
 use ring::PartitionId;
 
 use crate::history::{Reason, Source};
@@ -78,6 +79,8 @@ pub enum Event {
         session: SessionId,
         /// The entry's place in the log.
         index: u64,
+        /// Who decided there last, and where that was kept when it ended.
+        before: Option<Predecessor>,
     },
     /// A leader's deadline of a session was set, or moved.
     Granted {
@@ -239,8 +242,88 @@ pub enum Event {
     },
     /// A caller has its answer, or gave up.
     Told(Told),
+    /// The log says another thing of where a session's records count: told once, when the entry was committed.
+    Counts {
+        /// Whose.
+        session: SessionId,
+        /// In which life of the store; `None`: nowhere.
+        store: Option<Incarnation>,
+    },
+    /// The store has put a partition into somebody's name.
+    Claimed {
+        /// In which of its lives.
+        life: Incarnation,
+        /// What.
+        partition: PartitionId,
+        /// In whose name.
+        keeper: Keeper,
+    },
+    /// The store has taken a write in.
+    Kept {
+        /// In which of its lives.
+        life: Incarnation,
+        /// Of which partition.
+        partition: PartitionId,
+        /// In whose name.
+        keeper: Keeper,
+        /// Whether it replaces all that was there.
+        anew: bool,
+        /// When it was sent: what was used later it does not know of.
+        made: Moment,
+        /// The keys.
+        keys: Vec<KeyKept>,
+    },
+    /// Somebody has deleted all that the store had.
+    Flushed {
+        /// In which of its lives.
+        life: Incarnation,
+    },
+    /// A successor has taken in what was kept before.
+    TookIn {
+        /// Of which partition.
+        partition: PartitionId,
+        /// The successor.
+        keeper: Keeper,
+        /// In which life of the store its claim lies.
+        by: Incarnation,
+        /// In which one the keys were read.
+        read_in: Incarnation,
+        /// Whose record it was.
+        of: Keeper,
+        /// Whether the record said that it is whole, and was.
+        whole: bool,
+    },
+    /// It is known what was used before a reign began, or that nobody can say.
+    Recovered {
+        /// Where.
+        node: u8,
+        /// Of which partition.
+        partition: PartitionId,
+        /// Under which epoch.
+        epoch: Epoch,
+        /// How absent keys are read from now on.
+        recovered: Recovered,
+    },
     /// Words for whoever reads: what is worth seeing in a transcript and no judge needs.
     Note(String),
+}
+
+/// A key as the store has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyKept {
+    /// The limit.
+    pub limit: LimitId,
+    /// The key.
+    pub key: Fingerprint,
+    /// Units that its owner may admit beyond what was used when it was written.
+    pub allowance: u64,
+}
+
+impl KeyKept {
+    /// What of a key that is written matters to whoever judges.
+    pub(crate) fn of(kept: &KeptKey) -> KeyKept {
+        KeyKept { limit: kept.limit, key: kept.key, allowance: kept.allowance }
+    }
 }
 
 /// A decision of an owner.

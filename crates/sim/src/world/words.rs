@@ -4,7 +4,8 @@
 use std::fmt::{self, Display, Formatter};
 
 use control::{Command, Run as Takeover};
-use ownership::{CheckId, SessionId};
+use ownership::kept::Incarnation;
+use ownership::{CheckId, Recovered, SessionId};
 
 use super::script::{name_of, number_of};
 use super::trace::{Correction, Decided, Decision, Entry, Event, LegSeen, Told};
@@ -54,6 +55,16 @@ impl Display for Takeovers<'_> {
             write!(f, " to {}", Session(run.to))?;
         }
         Ok(())
+    }
+}
+
+/// A life of the store.
+struct Life(Incarnation);
+
+impl Display for Life {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let Incarnation { run, history } = self.0;
+        write!(f, "store {:02x}{:02x}.{:02x}{:02x}", run[0], run[1], history[0], history[1])
     }
 }
 
@@ -170,6 +181,31 @@ impl Display for Event {
             }
             Event::Lent { node, id, leg, .. } => write!(f, "{} lends {}: {}", Node(*node), Id(*id), Legs(&[*leg])),
             Event::Told(told) => told.fmt(f),
+            Event::Counts { session, store: None } => write!(f, "what {} keeps counts nowhere", Session(*session)),
+            Event::Counts { session, store: Some(life) } => {
+                write!(f, "what {} keeps counts in {}", Session(*session), Life(*life))
+            }
+            Event::Claimed { life, partition, keeper } => {
+                write!(f, "p{} is {}'s in {}", partition.0, Session(keeper.session), Life(*life))
+            }
+            Event::Kept { life, partition, keeper, anew, keys, .. } => {
+                let (whole, session) = (if *anew { "all of " } else { "" }, Session(keeper.session));
+                write!(f, "{} keeps {whole}p{} for {session}: {} keys", Life(*life), partition.0, keys.len())
+            }
+            Event::Flushed { life } => write!(f, "{} is emptied", Life(*life)),
+            Event::TookIn { partition, keeper, of, by, .. } => {
+                let (by, heir, dead) = (Life(*by), Session(keeper.session), Session(of.session));
+                write!(f, "{heir} takes in what {dead} kept of p{} in {by}", partition.0)
+            }
+            Event::Recovered { node, partition, epoch, recovered } => {
+                let (partition, epoch) = (partition.0, epoch.0);
+                let known = match recovered {
+                    Recovered::Fresh => "nobody used anything".to_owned(),
+                    Recovered::Allowance { keys } => format!("what was kept is known, of {keys} keys"),
+                    Recovered::WorstCase => "the worst has to be assumed".to_owned(),
+                };
+                write!(f, "{} over p{partition} at epoch {epoch}: {known}", Node(*node))
+            }
             Event::Note(words) => f.write_str(words),
         }
     }

@@ -109,6 +109,7 @@ fn empty() -> Scenario {
         seed: 0,
         nodes: 0,
         partitions: 0,
+        store: false,
         terms: Terms::DEFAULT,
         clocks: Vec::new(),
         weather: Weather { delay_min: Span::ZERO, delay_max: Span::ZERO, lost_per_mille: 0, doubled_per_mille: 0 },

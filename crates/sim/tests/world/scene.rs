@@ -42,6 +42,7 @@ pub fn quiet() -> Scenario {
         seed: 7,
         nodes: 3,
         partitions: 8,
+        store: false,
         terms: Terms::DEFAULT,
         clocks: (1..=3).map(|node| ClockSpec { boot: ms(1_000 * node), ppm: 0, wall_ms: 0 }).collect(),
         weather: Weather { delay_min: delay, delay_max: delay, lost_per_mille: 0, doubled_per_mille: 0 },

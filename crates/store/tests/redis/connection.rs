@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ownership::Write;
-use ownership::kept::Incarnation;
-use store::{Claimed, IN_FLIGHT_MAX, Op, Standing, Store, StoreConfig, StoreError, Written};
+use ownership::kept::{Claimed, Incarnation};
+use store::{IN_FLIGHT_MAX, Op, Standing, Store, StoreConfig, StoreError, Written};
 use tokio::time::Instant;
 
 use crate::support::*;

@@ -1,6 +1,7 @@
 //! What must be permitted: exactly what the documented line grants, and each part of it by name when it is missing.
 
-use store::{ACL_LINE, Claimed, Store, Written};
+use ownership::kept::Claimed;
+use store::{ACL_LINE, Store, Written};
 
 use crate::support::*;
 

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use limits::Span;
-use ownership::kept::{Keeper, KeptKey, Record};
+use ownership::kept::{Claimed, Keeper, KeptKey, Record};
 use ownership::{Epoch, Write};
 use ring::PartitionId;
-use store::{Claimed, KEYS_MAX, NUMBER_MAX, Op, Outcome, Store, StoreConfig, StoreError, Written};
+use store::{KEYS_MAX, NUMBER_MAX, Op, Outcome, Store, StoreConfig, StoreError, Written};
 
 use crate::support::*;
 

@@ -159,6 +159,7 @@ impl<'a> Story<'a> {
             }
             Event::Reigns { .. }
             | Event::Reigned { .. }
+            | Event::Recovered { .. }
             | Event::Decided(_)
             | Event::Undone { .. }
             | Event::Buried { .. }
@@ -169,6 +170,11 @@ impl<'a> Story<'a> {
             | Event::Corrected { .. }
             | Event::Acted { .. }
             | Event::Lent { .. }
+            | Event::Counts { .. }
+            | Event::Claimed { .. }
+            | Event::Kept { .. }
+            | Event::Flushed { .. }
+            | Event::TookIn { .. }
             | Event::Note(_) => {}
         }
     }
@@ -189,6 +195,11 @@ impl<'a> Story<'a> {
             Event::Reigned { node, partition, epoch } => {
                 if let Some(reign) = ruling.get(&(*node, *partition, *epoch)) {
                     self.reigns[*reign].ended.get_or_insert(at);
+                }
+            }
+            Event::Recovered { node, partition, epoch, recovered } => {
+                if let Some(&reign) = ruling.get(&(*node, *partition, *epoch)) {
+                    self.reigns[reign].recovered = Some((at, *recovered));
                 }
             }
             Event::Decided(decided) => self.decided(place, at, decided, ruling),
@@ -230,6 +241,11 @@ impl<'a> Story<'a> {
             | Event::Corrected { .. }
             | Event::Acted { .. }
             | Event::Lent { .. }
+            | Event::Counts { .. }
+            | Event::Claimed { .. }
+            | Event::Kept { .. }
+            | Event::Flushed { .. }
+            | Event::TookIn { .. }
             | Event::Told(_)
             | Event::Note(_) => {}
         }

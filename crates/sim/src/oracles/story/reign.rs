@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use limits::{Moment, Now, Span};
-use ownership::{Asker, CheckId, Epoch, RECORD_HORIZON, SessionId};
+use ownership::{Asker, CheckId, Epoch, RECORD_HORIZON, Recovered, SessionId};
 use ring::PartitionId;
 
 use crate::world::trace::Decided;
@@ -21,6 +21,8 @@ pub(in crate::oracles) struct Reign<'a> {
     /// When it was ended, or its process died; `None` while nobody ended it.
     pub(in crate::oracles) ended: Option<Moment>,
     pub(in crate::oracles) full_as_of: Option<Now>,
+    /// What the store had of it, once that was known.
+    pub(in crate::oracles) recovered: Option<(Moment, Recovered)>,
     /// The reign that it goes on from, at a machine that was copied.
     pub(in crate::oracles) copy_of: Option<usize>,
     /// The reign under the same epoch that a copy of this machine, or its original, began before.
@@ -72,6 +74,7 @@ impl<'a> Reign<'a> {
             began,
             ended: None,
             full_as_of,
+            recovered: None,
             copy_of: None,
             beside: None,
             announced: true,

@@ -15,6 +15,8 @@ pub struct Scene {
     pub nodes: u8,
     /// The leases' terms.
     pub terms: Terms,
+    /// Whether there is a store.
+    pub store: bool,
     /// The first fault.
     pub from: Moment,
     /// All is mended.
@@ -50,6 +52,9 @@ const WEIGHTS: &[(u64, FaultKind)] = &[
     (3, FaultKind::Leave),
     (3, FaultKind::Ttl),
 ];
+
+/// The row of chance of what happens to the store beside all else.
+const OF_STORE_STREAM: u64 = 7;
 
 /// Every story has so many.
 const FAULTS_MIN: usize = 3;
@@ -95,6 +100,9 @@ pub fn drawn(seed: u64, scene: &Scene, chance: &mut Chance) -> Vec<Planned> {
         let when = any_time(scene, chance);
         faults.push(Planned { when, fault: any(scene, chance) });
     }
+    if scene.store {
+        faults.extend(of_store(scene, &mut Chance::of(seed, OF_STORE_STREAM)));
+    }
     numbered(faults)
 }
 
@@ -102,7 +110,8 @@ pub fn drawn(seed: u64, scene: &Scene, chance: &mut Chance) -> Vec<Planned> {
 fn any_time(scene: &Scene, chance: &mut Chance) -> When {
     let last = scene.heal_at.saturating_sub(Span::from_millis(200));
     let at = chance.moment(scene.from, last);
-    if chance.one_in(4) { When::In(*chance.pick(Phase::ALL), at) } else { When::At(at) }
+    let phases = if scene.store { Phase::ALL } else { &Phase::ALL[..Phase::ALL.len() - Phase::OF_STORE.len()] };
+    if chance.one_in(4) { When::In(*chance.pick(phases), at) } else { When::At(at) }
 }
 
 fn any(scene: &Scene, chance: &mut Chance) -> Fault {
@@ -141,11 +150,18 @@ fn bringer(phase: Phase, scene: &Scene, chance: &mut Chance) -> Option<Fault> {
             0 => Fault::Crash { who: Who::Leader, down: gone },
             _ => Fault::Isolate { who: Who::Leader, lasts: gone },
         },
-        Phase::Expiring | Phase::Publishing | Phase::Recovering | Phase::Opening => match chance.below(3) {
-            0 => Fault::Crash { who: Who::Owner, down: scene.terms.granted() },
-            1 => Fault::Crash { who: Who::Owner, down: chance.millis(50, 300) },
-            _ => Fault::Leave { who: Who::Owner, down: chance.millis(50, 600) },
-        },
+        Phase::Writing => return None,
+        Phase::VolatilePending => {
+            let kind = *chance.pick(&[FaultKind::StoreDown, FaultKind::StoreSlow, FaultKind::StoreCut]);
+            fault(kind, false, scene, chance)
+        }
+        Phase::Expiring | Phase::Publishing | Phase::Recovering | Phase::Opening | Phase::Claiming => {
+            match chance.below(3) {
+                0 => Fault::Crash { who: Who::Owner, down: scene.terms.granted() },
+                1 => Fault::Crash { who: Who::Owner, down: chance.millis(50, 300) },
+                _ => Fault::Leave { who: Who::Owner, down: chance.millis(50, 600) },
+            }
+        }
         Phase::PolicyChanging => Fault::Policy { number: 1 },
         Phase::Leaving => Fault::Leave { who: Who::Owner, down: gone },
         Phase::TtlChanging => Fault::Ttl { ttl: ttl(scene, chance) },
@@ -287,6 +303,17 @@ fn fault(kind: FaultKind, beyond: bool, scene: &Scene, chance: &mut Chance) -> F
         FaultKind::Suspect => Fault::Suspect { who },
         FaultKind::Policy => Fault::Policy { number: 0 },
         FaultKind::Ttl => Fault::Ttl { ttl: ttl(scene, chance) },
+        FaultKind::StoreDown => {
+            let lost = chance.percent(65).then(|| chance.millis(0, 1_000));
+            Fault::StoreDown { down: lasts, lost }
+        }
+        FaultKind::StoreSlow => Fault::StoreSlow { each: chance.millis_of_any_size(5, 1_500), lasts },
+        FaultKind::StoreFailover => {
+            let lost = chance.millis_of_any_size(1, 1_500);
+            Fault::StoreFailover { lost, lingers: chance.one_in(3), lasts, back: chance.one_in(2) }
+        }
+        FaultKind::StoreFlushed => Fault::StoreFlushed,
+        FaultKind::StoreCut => Fault::StoreCut { who, lasts },
         FaultKind::Leave => Fault::Leave { who, down: chance.millis_of_any_size(30, 3_000) },
     }
 }
@@ -309,6 +336,23 @@ fn node(scene: &Scene, chance: &mut Chance) -> Who {
 fn side(nodes: u8, chance: &mut Chance) -> u8 {
     let all = (1_u64 << nodes) - 1;
     u8::try_from(chance.between(1, all - 1)).expect("few nodes")
+}
+
+/// What happens to the store, and at whose cost: most often whoever relied on it dies soon after.
+fn of_store(scene: &Scene, chance: &mut Chance) -> Vec<Planned> {
+    let mut faults = Vec::new();
+    for _ in 0..chance.below(3) {
+        let kind = *chance.pick(FaultKind::OF_STORE);
+        let when = any_time(scene, chance);
+        faults.push(Planned { when, fault: fault(kind, false, scene, chance) });
+        let (When::At(at) | When::In(_, at)) = when;
+        let later = at.saturating_add(chance.millis_of_any_size(1, 2_500));
+        if later < scene.heal_at && chance.percent(60) {
+            let down = chance.millis_of_any_size(30, 4_500);
+            faults.push(Planned { when: When::At(later), fault: Fault::Crash { who: Who::Owner, down } });
+        }
+    }
+    faults
 }
 
 /// Longer or shorter than it was at first, and so that the terms hold.

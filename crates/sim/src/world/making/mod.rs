@@ -16,7 +16,7 @@ pub use aim::Aim;
 pub use chance::Chance;
 pub use policies::DOMAIN;
 
-use super::{Fault, Scenario};
+use super::{Fault, FaultKind, Phase, Scenario};
 
 /// The rows of chance, so that no two parts share one.
 mod stream {
@@ -25,6 +25,7 @@ mod stream {
     pub const ASKS: u64 = 3;
     pub const FAULTS: u64 = 4;
     pub const TIMES: u64 = 5;
+    pub const STORE: u64 = 6;
 }
 
 /// When the first question is put: a cluster has been founded by then, if nothing hinders it.
@@ -48,7 +49,8 @@ impl Scenario {
         let nodes = cluster::nodes(&mut chance);
         let heal_at = healed(seed);
         let policies = policies::Policies::drawn(&mut Chance::of(seed, stream::POLICIES));
-        let scene = faults::Scene { nodes, terms, from: FAULTS_FROM, heal_at };
+        let store = has_store(seed);
+        let scene = faults::Scene { nodes, terms, store, from: FAULTS_FROM, heal_at };
         let faults = faults::drawn(seed, &scene, &mut Chance::of(seed, stream::FAULTS));
         let end_at = ended(heal_at, &super::scenario::longest(terms, &faults));
         let applied = faults.iter().filter(|planned| matches!(planned.fault, Fault::Policy { .. })).count();
@@ -57,6 +59,7 @@ impl Scenario {
             seed,
             nodes,
             partitions: cluster::partitions(&mut chance),
+            store,
             terms,
             clocks: cluster::clocks(&mut chance, nodes, &terms),
             weather: cluster::weather(&mut chance),
@@ -67,6 +70,12 @@ impl Scenario {
             end_at,
         }
     }
+}
+
+/// Most stories have a store, and all that aim at something of it.
+fn has_store(seed: u64) -> bool {
+    let of_store = |aim: Aim| FaultKind::OF_STORE.contains(&aim.kind) || Phase::OF_STORE.contains(&aim.phase);
+    Chance::of(seed, stream::STORE).percent(60) || Aim::of(seed).is_some_and(of_store)
 }
 
 /// When everything is mended.

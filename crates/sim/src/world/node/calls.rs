@@ -56,6 +56,8 @@ pub(super) enum Purpose {
     Release,
     Lead(Duty),
     Operator(usize),
+    /// A word on where this session's records count; whether it is that they do nowhere.
+    Keep(bool),
 }
 
 impl Calls {
@@ -65,6 +67,12 @@ impl Calls {
 
     pub(super) fn is_renewing(&self) -> bool {
         self.away.values().any(|away| matches!(away.what, What::Renewal))
+    }
+
+    /// Whether it is being proposed that this session's records count nowhere.
+    pub(super) fn is_giving_records_up(&self) -> bool {
+        let away = self.away.values().any(|away| matches!(away.what, What::Proposal(Purpose::Keep(true))));
+        away || self.proposed.values().any(|proposer| matches!(proposer, Proposer::Me(Purpose::Keep(true))))
     }
 }
 
@@ -150,6 +158,8 @@ impl Node {
             Purpose::Release => self.released(&result),
             Purpose::Lead(duty) => self.done_by_leader(duty, &result),
             Purpose::Operator(operator) => self.effect(Effect::Operated(operator, result.is_ok())),
+            // What came of it is seen in the log; where nothing is, it is proposed anew.
+            Purpose::Keep(_) => {}
         }
     }
 

@@ -7,6 +7,7 @@ use control::{Cluster, Command, Effects as Followed};
 use ownership::{Bug, Floor, Route, Routes, SessionId};
 use ring::PartitionId;
 
+use super::owner::Begins;
 use super::{Effect, Node};
 use crate::world::consensus::Committed;
 use crate::world::packet::{Entry, Packet};
@@ -48,6 +49,7 @@ impl Node {
             self.holder_applied(index, self.terms);
         }
         self.state = state;
+        self.keep_by_the_log();
         self.tell_deadlines();
         if let Some(ask) = answers {
             self.proposal_applied(ask, result);
@@ -85,18 +87,20 @@ impl Node {
                 cluster.map.appointment(partition).filter(|appointment| Some(appointment.session) == self.mine);
             match appointed {
                 Some(appointment) => {
-                    let fresh = !appointment.has_predecessor() || self.goes_on_at_an_epoch(appointment.session);
-                    let floor = if fresh {
-                        Floor::Fresh
+                    let full = Floor::FullAsOf { at: self.now(), takeover_index: appointment.index };
+                    let begins = if self.goes_on_at_an_epoch(appointment.session) {
+                        Begins::With(Floor::Fresh)
+                    } else if self.keep.is_some() {
+                        Begins::Claiming(full, appointment.before)
                     } else {
-                        Floor::FullAsOf { at: self.now(), takeover_index: appointment.index }
+                        Begins::With(if appointment.has_predecessor() { full } else { Floor::Fresh })
                     };
-                    self.reign(partition, appointment.epoch, appointment.session, floor);
+                    self.reign(partition, appointment.epoch, appointment.session, begins);
                 }
                 None => match self.mine.filter(|_| self.appoints_itself(partition)) {
                     Some(session) => {
                         let floor = Floor::FullAsOf { at: self.now(), takeover_index: 0 };
-                        self.reign(partition, assignment.epoch, session, floor);
+                        self.reign(partition, assignment.epoch, session, Begins::With(floor));
                     }
                     None => self.deactivate(partition, assignment.epoch, assignment.owner),
                 },

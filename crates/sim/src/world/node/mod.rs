@@ -6,6 +6,7 @@ mod calls;
 mod conclude;
 mod desk;
 mod ingress;
+mod keep;
 mod lead;
 mod leave;
 mod log;
@@ -26,6 +27,7 @@ use policy::Catalogue;
 use self::calls::Calls;
 use self::desk::Desk;
 use self::ingress::Ingress;
+use self::keep::Keep;
 use self::lead::Lead;
 pub(crate) use self::leave::LEAVE_WITHIN;
 use self::leave::Leave;
@@ -36,6 +38,7 @@ use super::consensus::{Disk, Leadership};
 use super::making::Chance;
 use super::packet::{Address, Entry, Input, Packet, Put, Waited};
 use super::script::{Script, id_of};
+use super::store::Asking;
 use super::trace::{Decision, Event};
 
 /// What a process reads on its machine's clocks when it is given something to do.
@@ -76,6 +79,12 @@ pub(crate) enum Effect {
     Trace(Event),
     /// A lease lasts longer; the real moment is the world's to add.
     Extended { session: SessionId, sent: Moment, end: Moment },
+    /// Looks for the store.
+    Dial,
+    /// Gives its connection with the store up.
+    HangUp,
+    /// Asks the store, under a number of its own.
+    AskStore(u64, Asking),
     /// Something worth counting happened.
     Count(&'static str),
 }
@@ -104,6 +113,8 @@ pub(crate) struct Node {
     revision: u64,
     time: ClusterTime,
     owner: Owner,
+    /// What it has in the store, where there is one.
+    keep: Option<Keep>,
     life: Life,
     exit: Exit,
     leave: Leave,
@@ -152,6 +163,7 @@ impl Node {
     /// A process that starts now: a nonce of its own, nothing in memory, and the disk of those before.
     pub(crate) fn start(place: Place, chance: Chance, at: At) -> Node {
         let Place { me, script, disk, remains } = place;
+        let keep = script.has_store.then(|| Keep::new(at.boot));
         let mut chance = chance;
         let reused = remains.filter(|_| Bug::RestartReusesLease.is_here() || Bug::RestartKeepsEpoch.is_here());
         let own = chance.next();
@@ -178,6 +190,7 @@ impl Node {
             revision: 0,
             time: ClusterTime::unknown(),
             owner: Owner::new(none),
+            keep,
             life: Life::unborn(),
             exit: Exit::None,
             leave: Leave::default(),
@@ -191,6 +204,9 @@ impl Node {
             out: Effects::default(),
         };
         node.trace(Event::Started { node: me, nonce: own });
+        if node.keep.is_some() {
+            node.effect(Effect::Dial);
+        }
         node.be_born(reused);
         node.go_on();
         node
@@ -201,6 +217,10 @@ impl Node {
         let catalogue = Arc::new(self.catalogue.copied());
         let mut copy = Node { machine, chance, catalogue, ..self.clone() };
         copy.log = self.log.copied();
+        copy.keep = self.keep.as_ref().map(Keep::copied);
+        if copy.keep.is_some() {
+            copy.effect(Effect::Dial);
+        }
         copy.ingress.go_by(&self.catalogue, &copy.catalogue);
         copy
     }
@@ -221,6 +241,8 @@ impl Node {
             Input::Put(put) => self.put(put),
             Input::GoOn(waited) => self.waited(waited),
             Input::Suspect(node) => self.suspect(node),
+            Input::Store(life) => self.store_seen(life),
+            Input::StoreSays(number, heard) => self.store_says(number, heard),
             Input::Operate(operator, command) => self.operate(operator, command),
             Input::Leave => self.begin_to_leave(),
             Input::Disk(stuck) => self.log.handle_disk(stuck, at.boot),
@@ -251,6 +273,7 @@ impl Node {
             self.desk.as_ref().map(Desk::poll_timeout),
             self.lead.as_ref().and_then(Lead::poll_timeout),
             self.leave.poll_timeout(),
+            self.keep.as_ref().and_then(Keep::poll_timeout),
             self.calls.poll_timeout(),
             self.ingress.poll_timeout(),
         ];
@@ -265,6 +288,7 @@ impl Node {
                 | self.serve_desk()
                 | self.go_on_leading()
                 | self.go_on_leaving()
+                | self.go_on_keeping()
                 | self.give_calls_up()
                 | self.go_on_asking();
             if !busy {
@@ -294,6 +318,11 @@ impl Node {
 
     fn now_at(&self, moment: Moment) -> Now {
         Now { moment, wall: self.time.now(moment) }
+    }
+
+    /// Whether this process has proposed that its records count nowhere, and has not heard of it.
+    pub(crate) fn is_giving_records_up(&self) -> bool {
+        self.calls.is_giving_records_up()
     }
 
     /// How long leases last, as far as this process knows.

@@ -4,9 +4,13 @@
 use std::collections::BTreeSet;
 
 use limits::{Book, Moment, Now, Span};
-use ownership::{Answer, Bug, Cancelled, Check, CheckId, CheckLeg, Epoch, Floor, LeaseBound, Partition, SessionId};
+use ownership::kept::{Claim, Keeper, Predecessor};
+use ownership::{
+    Answer, Bug, Cancelled, Check, CheckId, CheckLeg, Epoch, Floor, LeaseBound, Partition, SessionId, Unknown,
+};
 use ring::{PartitionCount, PartitionId};
 
+use super::keep::FOUND_WITHIN;
 use super::{Effect, Node};
 use crate::world::packet::{Address, Asked, Call, Packet, Reply, Telling, Waited};
 use crate::world::trace::{Decided, Event, LegSeen};
@@ -16,6 +20,15 @@ const WAITS_ONE_IN: u64 = 40;
 
 /// The longest of most such waits.
 const WAIT_MILLIS: u64 = 30;
+
+/// How a reign begins.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Begins {
+    /// With this known of what was used.
+    With(Floor),
+    /// With this, until the store has said what it has of whoever decided last.
+    Claiming(Floor, Option<Predecessor>),
+}
 
 #[derive(Clone, Debug)]
 pub(super) struct Owner {
@@ -39,6 +52,18 @@ impl Owner {
         self.lease
     }
 
+    pub(super) fn gates(&self) -> usize {
+        self.gates.len()
+    }
+
+    pub(super) fn gate(&self, partition: PartitionId) -> &Partition {
+        &self.gates[usize::from(partition.0)]
+    }
+
+    pub(super) fn gate_mut(&mut self, partition: PartitionId) -> &mut Partition {
+        &mut self.gates[usize::from(partition.0)]
+    }
+
     pub(super) fn set_lease(&mut self, lease: LeaseBound) {
         self.lease = lease;
     }
@@ -46,8 +71,9 @@ impl Owner {
 
 impl Node {
     /// Sees to it that `session` reigns here at `epoch`: a reign of another session or epoch ends first, one that runs goes
-    /// on, and where all was given up for good none begins.
-    pub(super) fn reign(&mut self, partition: PartitionId, epoch: Epoch, session: SessionId, floor: Floor) {
+    /// on, and where all was given up for good none begins. With a store, it is found out first what was used, `before` having
+    /// been the last who decided, and checks wait.
+    pub(super) fn reign(&mut self, partition: PartitionId, epoch: Epoch, session: SessionId, begins: Begins) {
         let gate = &self.owner.gates[usize::from(partition.0)];
         if self.owner.sealed || (gate.session() == Some(session) && gate.epoch() == epoch) {
             return;
@@ -56,7 +82,19 @@ impl Node {
             let known = gate.epoch();
             self.deactivate(partition, known, None);
         }
-        self.owner.gates[usize::from(partition.0)].activate(epoch, session, floor);
+        let (gate, now) = (&mut self.owner.gates[usize::from(partition.0)], self.at.boot);
+        let floor = match begins {
+            Begins::With(floor) => {
+                gate.activate(epoch, session, floor);
+                floor
+            }
+            Begins::Claiming(floor, before) => {
+                gate.activate_waiting(epoch, session, floor, now.saturating_add(FOUND_WITHIN));
+                let keeper = Keeper { epoch, session };
+                self.want_claim(Claim { partition, keeper, before, since: now, again: false });
+                floor
+            }
+        };
         let full_as_of = floor.as_of();
         self.trace(Event::Reigns { node: self.machine, partition, epoch, session, full_as_of });
     }
@@ -151,6 +189,7 @@ impl Node {
         let (epoch, session, last) = (gate.epoch(), gate.session(), gate.last());
         let answer = answers.pop().expect("one answer for one check");
         let legs = self.witness(partition, check, &answer, (epoch, session, last));
+        self.note_wants(partition);
         Reply { epoch, answer, session, legs }
     }
 
@@ -165,6 +204,8 @@ impl Node {
         let verdict = match answer {
             Answer::Decided(verdict) => verdict,
             Answer::NotOwner { .. } => return self.not_decided("answers: not the owner"),
+            Answer::Unknown(Unknown::Loading) => return self.not_decided("answers: loading"),
+            Answer::Unknown(Unknown::Allowance) => return self.not_decided("answers: allowance"),
             Answer::Unknown(_) => return self.not_decided("answers: unknown"),
             Answer::IdReused => return self.not_decided("answers: id reused"),
             Answer::StaleRevision { .. } => return self.not_decided("answers: stale revision"),

@@ -1,0 +1,83 @@
+//! S11, the store fence: a successor takes in a record only if it is that of whoever decided last, as the log has it, whole,
+//! and from the life of the store that the log holds for that session. Anything else is the worst case.
+
+use std::collections::BTreeMap;
+
+use ownership::Epoch;
+use ownership::kept::Predecessor;
+use ring::PartitionId;
+
+use super::story::Story;
+use super::{Failure, Findings};
+use crate::world::trace::Event;
+
+pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Failure> {
+    let mut before: BTreeMap<(PartitionId, Epoch), Option<Predecessor>> = BTreeMap::new();
+    for entry in story.trace {
+        if let Event::Appointed { partition, epoch, before: last, .. } = &entry.event {
+            before.insert((*partition, *epoch), *last);
+        }
+        if let Event::TookIn { partition, keeper, by, read_in, of, whole } = &entry.event {
+            findings.count("records taken in", 1);
+            let last = before.get(&(*partition, keeper.epoch)).copied().flatten();
+            let wrong = match last {
+                None => Some("nobody had decided before"),
+                Some(last) if last.keeper != *of => Some("it was not of whoever decided last"),
+                Some(last) if last.store != Some(*by) => Some("the log held another life of the store"),
+                Some(_) if read_in != by => Some("it was read in another life of the store than it was claimed in"),
+                Some(_) if !whole => Some("it was not whole"),
+                Some(_) => None,
+            };
+            if let Some(wrong) = wrong {
+                let words = format!("{keeper:?} took in a record of {partition:?}, and {wrong}: {of:?}, {last:?}");
+                return Err(Failure::new("S11", entry.at, words));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use ownership::kept::{Incarnation, Keeper};
+
+    use super::super::telling::{P, Telling, session};
+    use super::*;
+
+    const X: Incarnation = Incarnation { run: [1; 20], history: [1; 20] };
+    const BACK: Incarnation = Incarnation { run: [1; 20], history: [2; 20] };
+
+    fn keeper(node: u8, epoch: u64) -> Keeper {
+        Keeper { epoch: Epoch(epoch), session: session(node, 100 + u64::from(node)) }
+    }
+
+    /// A successor at epoch 2 takes in what `of` kept, claimed and read there.
+    fn told(of: Keeper, by: Incarnation, read_in: Incarnation, whole: bool) -> Result<Findings, Failure> {
+        let mut telling = Telling::new();
+        let before = Some(Predecessor { keeper: keeper(0, 1), store: Some(X), ended_at: 7 });
+        let heir = keeper(1, 2);
+        telling.at(100).tell(Event::Appointed {
+            partition: P,
+            epoch: heir.epoch,
+            session: heir.session,
+            index: 8,
+            before,
+        });
+        telling.at(110).tell(Event::TookIn { partition: P, keeper: heir, by, read_in, of, whole });
+        telling.judged(judge)
+    }
+
+    #[test]
+    fn a_record_of_the_last_owner_from_the_life_that_the_log_holds_is_right() {
+        assert_eq!(told(keeper(0, 1), X, X, true).expect("kept").counted("records taken in"), 1);
+    }
+
+    #[test]
+    fn any_other_record_is_seen() {
+        let says = |of, by, read_in, whole| told(of, by, read_in, whole).unwrap_err().words;
+        assert!(says(keeper(2, 1), X, X, true).contains("whoever decided last"));
+        assert!(says(keeper(0, 1), BACK, BACK, true).contains("another life of the store:"));
+        assert!(says(keeper(0, 1), X, BACK, true).contains("than it was claimed in"));
+        assert!(says(keeper(0, 1), X, X, false).contains("not whole"));
+    }
+}
