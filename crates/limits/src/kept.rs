@@ -79,6 +79,13 @@ impl Table {
         })
     }
 
+    /// Whether anything that the leg's key used by `at` can still count at `now`.
+    pub fn can_still_count(&self, leg: &Leg, at: Now, shapes: &Shapes, now: Now) -> bool {
+        let Terms::Counted(counted) = shapes.terms(leg.shape) else { return false };
+        let lens = Lens::new(shapes, leg.shape, counted, &leg.key, self.clamp(now));
+        lens.most_used_by(Absent::FullAsOf(at)).is_some_and(|most| !lens.read(most.view()).is_fresh())
+    }
+
     /// Takes in what was kept of a key that the table does not know, under a shape of the form that it was written under.
     /// Of a key that it does know nothing changes: what was decided since stands on a reading that is no less safe.
     ///
@@ -338,6 +345,17 @@ mod tests {
 
     const SLOTS: Algorithm = Algorithm::Concurrency { max_hold: Span::from_secs(7_200) };
     const CALENDAR: Algorithm = Algorithm::Calendar { calendar: CalendarId(3) };
+
+    #[test]
+    fn what_was_used_can_count_until_its_window_has_turned_or_its_bucket_has_filled() {
+        let can = |owner: &Owner, secs| owner.table.can_still_count(&owner.leg, at(200), &owner.shapes, at(secs));
+        let calendar = Owner::of(CALENDAR, 100, Basis::Hi);
+        assert_eq!([200, 1_799, 1_900].map(|secs| can(&calendar, secs)), [true, true, false]);
+        let bucket = Owner::of(Algorithm::TokenBucket { burst: 100 }, 3_600, Basis::Hi);
+        assert_eq!([299, 300].map(|secs| can(&bucket, secs)), [true, false]);
+        let log = Owner::of(Algorithm::SlidingLog { max_entries: 4_096 }, 100, Basis::Hi);
+        assert_eq!([3_799, 3_800].map(|secs| can(&log, secs)), [true, false]);
+    }
 
     /// Found by seed 0 of the simulator, once it had a store.
     #[test]

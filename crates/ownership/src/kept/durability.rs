@@ -146,7 +146,8 @@ impl Durability {
 
     /// When [`handle_timeout`](Durability::handle_timeout) is next worth calling.
     pub fn poll_timeout(&self) -> Option<Moment> {
-        let again = self.proposed.map(|(_, _, at)| at.saturating_add(PROPOSE_AGAIN));
+        let proposes = self.is_bound() && (self.in_trouble || self.is_settled);
+        let again = self.proposed.filter(|_| proposes).map(|(_, _, at)| at.saturating_add(PROPOSE_AGAIN));
         let well = (self.store != Store::Away && !self.is_bound()).then_some(self.not_before);
         again.into_iter().chain(well).min()
     }
@@ -304,6 +305,22 @@ mod tests {
         session.poll_step();
         session.handle_slow(at(250));
         assert_eq!((session.poll_step(), session.is_bound()), (Some(Step::Free), false));
+    }
+
+    /// Found by seed 736 of the simulator: a wait for what would not come.
+    #[test]
+    fn nothing_is_proposed_anew_while_something_has_yet_to_be_written() {
+        let mut session = Durability::new(at(0));
+        session.handle_store(Store::Up(X), at(0));
+        session.poll_step();
+        session.handle_settled(true, at(1));
+        assert_eq!(session.poll_step(), Some(Step::Propose { number: 1, store: Some(X) }));
+        session.handle_settled(false, at(2));
+        assert_eq!(session.poll_timeout(), None);
+        session.handle_timeout(at(2_000));
+        assert_eq!(session.poll_step(), None);
+        session.handle_settled(true, at(2_001));
+        assert_eq!(session.poll_step(), Some(Step::Propose { number: 2, store: Some(X) }));
     }
 
     #[test]

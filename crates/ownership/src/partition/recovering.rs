@@ -30,7 +30,7 @@ impl Partition {
         let is_kept = self.floor.is_kept() && book.shapes().keeping(leg.shape).0 == Keeping::Most;
         let perhaps = self.perhaps_used(leg);
         if let Some(at) = self.floor.as_of().filter(|_| is_kept && perhaps > 0) {
-            return now.moment < at.moment.saturating_add(shape.remembers_for()) && admits_less(perhaps);
+            return self.table.can_still_count(leg, at, book.shapes(), now) && admits_less(perhaps);
         }
         let Absent::FullAsOf(at) = leg.absent else { return false };
         let Some(rate) = shape.rate else { return false };

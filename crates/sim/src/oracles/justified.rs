@@ -270,17 +270,24 @@ fn touches(then: Option<(WallTime, Span)>, now: Option<WallTime>, shift: u64, pe
     index(then.saturating_add(unsure), shift, period.as_nanos()) >= index(now, shift, period.as_nanos())
 }
 
-/// What owners before had charged of a key, where a record of it was taken in.
+/// What owners before had charged of a key, where a record of it was taken in. A record does not tell what its owner knew to
+/// be used from what that one had to assume in its turn: an allowance, a quarter of the limit at most, or everything.
 fn taken_in(story: &Story<'_>, number: usize, account: &Account) -> u64 {
     let Reign { recovered, partition, epoch, .. } = story.reigns[number];
     if !matches!(recovered, Some((_, Recovered::Allowance { .. }))) {
         return 0;
     }
-    let before = |touch: &&Touch| {
-        let reign = &story.reigns[touch.reign];
-        reign.partition == partition && reign.epoch < epoch && matches!(touch.what, What::Charged(_) | What::Owed)
-    };
-    account.touches.iter().filter(before).map(|touch| touch.cost).sum()
+    let is_before = |reign: &Reign<'_>| reign.partition == partition && reign.epoch < epoch;
+    let charged =
+        |touch: &&Touch| is_before(&story.reigns[touch.reign]) && matches!(touch.what, What::Charged(_) | What::Owed);
+    let charged: u64 = account.touches.iter().filter(charged).map(|touch| touch.cost).sum();
+    let capacity = account.touches.iter().filter_map(|touch| touch.shape.capacity()).max().unwrap_or(0);
+    let assumed = story.reigns.iter().filter(|reign| is_before(reign)).map(|reign| match reign.recovered {
+        Some((_, Recovered::Fresh)) => 0,
+        Some((_, Recovered::Allowance { .. })) => capacity / 4 + 1,
+        Some((_, Recovered::WorstCase)) | None => capacity,
+    });
+    charged + assumed.sum::<u64>()
 }
 
 /// One owner's account of one key.
@@ -301,8 +308,8 @@ struct Ledger {
     opened_on_floor: Option<u64>,
     /// As `level`, of a bucket that was empty then.
     level_on_floor: Option<u128>,
-    /// Units that owners before had charged, where what they had kept was taken in. Of limits that are kept all of it still
-    /// counts: they remember for longer than stories last.
+    /// Units that owners before had charged, or may have for all that a record says, where what was kept was taken in. Of
+    /// limits that are kept all of it still counts: they remember for longer than stories last.
     taken_in: u64,
 }
 
