@@ -30,8 +30,6 @@ pub enum Bug {
     AnyLifeOfTheStore,
     /// 15: lives of the store are told apart by their runs alone, though a process that has its place back goes on in its run.
     RunAlone,
-    /// 16: a partition is claimed in one call, and read in another.
-    ClaimAndReadApart,
     /// 17: an owner admits more than is written down.
     SpendsUnwritten,
     /// 18: an owner spends as it likes before the log has said that its records count nowhere.
@@ -46,8 +44,6 @@ pub enum Bug {
     PartitionSpeaksForAll,
     /// A script of the store makes a header where there is none.
     WriteMakesHeader,
-    /// A reign takes in what the claim of another was told.
-    AnothersClaim,
     /// A decision goes by a clock that was read before the gate was waited for.
     ClockBeforeGate,
     /// A node reigns where it believes that it should, and is not appointed.
@@ -86,7 +82,6 @@ impl Bug {
         Bug::SuspicionEndsSession,
         Bug::AnyLifeOfTheStore,
         Bug::RunAlone,
-        Bug::ClaimAndReadApart,
         Bug::SpendsUnwritten,
         Bug::FreeBeforeTheLog,
         Bug::OlderEpochAccepted,
@@ -94,7 +89,6 @@ impl Bug {
         Bug::OpenReadsFull,
         Bug::PartitionSpeaksForAll,
         Bug::WriteMakesHeader,
-        Bug::AnothersClaim,
         Bug::ClockBeforeGate,
         Bug::ReignsUnappointed,
         Bug::NoRecord,

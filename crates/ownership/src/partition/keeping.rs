@@ -1,7 +1,7 @@
 //! What a partition has kept of itself, and what it takes in of what a predecessor had. Before a charge is made, every
 //! record that a successor may come to read allows for it; where none does, the check is put off until one is written.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use limits::{
     Absent, Book, Charge, Fingerprint, InsertError, Keeping, KeptSince, Leg, Moment, Now, Shapes, Span, Variant,
@@ -87,6 +87,8 @@ pub(super) struct Beginning {
     is_to_be_bound: bool,
     /// What is read as used of a key, beyond what was when it was written: it may not have been.
     perhaps: BTreeMap<Fingerprint, u64>,
+    /// Keys that were spent of before it was known what had been kept: what they stand on is the worst case, and stays it.
+    on_floor: BTreeSet<Fingerprint>,
 }
 
 impl Partition {
@@ -117,7 +119,7 @@ impl Partition {
         book: &impl Book,
         now: Now,
     ) -> Option<Recovered> {
-        if !self.is_active() || (self.epoch() != epoch && !Bug::AnothersClaim.is_here()) {
+        if !self.is_active() || self.epoch() != epoch {
             return None;
         }
         let now = self.advance(now);
@@ -176,6 +178,7 @@ impl Partition {
 
     fn take_record(&mut self, record: &Record, book: &impl Book, now: Now) -> Recovered {
         let Some(until) = self.floor.as_of() else { return Recovered::Fresh };
+        self.beginning.on_floor = self.table.kept_all(book.shapes(), now).map(|(key, _)| key).collect();
         let (mut taken, mut assumed_full) = (0, record.assumed_full);
         for kept in &record.keys {
             match self.take_key(kept, until, book, now) {
@@ -397,6 +400,11 @@ impl Partition {
         }
         self.ledger.sweep(now.moment, steps);
         self.ledger.renew_every(RENEWED_EVERY, now.moment);
+    }
+
+    /// Whether a key stands on the worst case, though it is known by now what had been kept.
+    pub(super) fn stands_on_floor(&self, key: &Fingerprint) -> bool {
+        self.beginning.on_floor.contains(key)
     }
 
     /// Units that are read as used of a key and perhaps were not.

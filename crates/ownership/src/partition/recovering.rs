@@ -27,12 +27,18 @@ impl Partition {
             let less = Leg { cost: leg.cost.saturating_sub(units), ..*leg };
             self.table.peek(&less, book.shapes(), now).is_ok_and(|said| said.allowed)
         };
-        let is_kept = self.floor.is_kept() && book.shapes().keeping(leg.shape).0 == Keeping::Most;
+        let keeps_most = book.shapes().keeping(leg.shape).0 == Keeping::Most;
+        let stands_on_floor = keeps_most && self.stands_on_floor(&leg.key);
+        let is_kept = self.floor.is_kept() && keeps_most && !stands_on_floor;
         let perhaps = self.perhaps_used(leg);
         if let Some(at) = self.floor.as_of().filter(|_| is_kept && perhaps > 0) {
             return self.table.can_still_count(leg, at, book.shapes(), now) && admits_less(perhaps);
         }
-        let Absent::FullAsOf(at) = leg.absent else { return false };
+        let at = match (leg.absent, self.floor.as_of()) {
+            (Absent::FullAsOf(at), _) => at,
+            (Absent::Fresh | Absent::UsedAsOf { .. }, Some(at)) if stands_on_floor => at,
+            (Absent::Fresh | Absent::UsedAsOf { .. }, _) => return false,
+        };
         let Some(rate) = shape.rate else { return false };
         let admits = |leg: &Leg, now| self.table.peek(leg, book.shapes(), now).is_ok_and(|said| said.allowed);
         let fresh = Leg { absent: Absent::Fresh, ..*leg };

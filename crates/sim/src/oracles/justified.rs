@@ -177,7 +177,12 @@ fn is_used_up(
 ) -> Result<(), String> {
     let touch = refusal.touch;
     let taken_in = if touch.shape.keeping() == Keeping::Nothing { 0 } else { ledger.taken_in };
-    let used = ledger.used(touch, refusal.key).saturating_add(taken_in);
+    let mut used = ledger.used(touch, refusal.key).saturating_add(taken_in);
+    if floor.is_some() && ledger.is_kept && is_aligned(&touch.shape) {
+        // Whoever takes over close to an edge has what may have been used before counted on the far side, and all that is
+        // charged meanwhile with it.
+        used = used.max(ledger.in_all.saturating_add(taken_in));
+    }
     let full = |used: u64| refusal.is_too_much(used);
     if full(used) {
         return Ok(());
@@ -270,6 +275,10 @@ fn touches(then: Option<(WallTime, Span)>, now: Option<WallTime>, shift: u64, pe
     index(then.saturating_add(unsure), shift, period.as_nanos()) >= index(now, shift, period.as_nanos())
 }
 
+const fn is_aligned(shape: &Shape) -> bool {
+    matches!(shape.algorithm, Algorithm::FixedWindow { align: Align::Epoch | Align::Hashed })
+}
+
 /// What owners before had charged of a key, where a record of it was taken in. A record does not tell what its owner knew to
 /// be used from what that one had to assume in its turn: an allowance, a quarter of the limit at most, or everything.
 fn taken_in(story: &Story<'_>, number: usize, account: &Account) -> u64 {
@@ -311,6 +320,8 @@ struct Ledger {
     /// Units that owners before had charged, or may have for all that a record says, where what was kept was taken in. Of
     /// limits that are kept all of it still counts: they remember for longer than stories last.
     taken_in: u64,
+    /// Whether anything was taken in, or known to be nothing.
+    is_kept: bool,
 }
 
 #[derive(Clone, Copy)]
@@ -327,7 +338,8 @@ impl Ledger {
         let reign = &story.reigns[number];
         let full_as_of = reign.full_as_of.map(|full| full.moment);
         let taken_in = taken_in(story, number, account);
-        let mut ledger = Ledger { full_as_of, taken_in, ..Ledger::default() };
+        let is_kept = matches!(reign.recovered, Some((_, Recovered::Allowance { .. })));
+        let mut ledger = Ledger { full_as_of, taken_in, is_kept, ..Ledger::default() };
         let known = |touch: &&Touch| Some(touch.reign) == reign.copy_of && touch.at <= reign.began;
         account.touches.iter().filter(known).for_each(|touch| ledger.write(touch));
         ledger

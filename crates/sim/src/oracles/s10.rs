@@ -132,9 +132,9 @@ impl Books {
             |since: Moment| used.charges.iter().filter(|(at, _)| *at > since).map(|(_, cost)| cost).sum::<u64>();
         let (spent, allowed) = match (record.keys.get(key), used.shape) {
             (Some((made, allowance)), _) => (since(*made), *allowance),
-            (None, Some(shape)) if keeps_all(&shape) => (since(Moment::ZERO), shape.implicit()),
-            // What has drained since is not used any more; and what is implicit under some numbers is not under others.
-            (None, _) => return Ok(()),
+            (None, Some(shape)) => (used.at_least(&shape, at), shape.implicit()),
+            // What is implicit under some numbers is not under others.
+            (None, None) => return Ok(()),
         };
         findings.count("charges held against what is kept", 1);
         if spent > allowed {
@@ -147,7 +147,23 @@ impl Books {
     }
 }
 
-/// Whether what is used of such a limit stays used while a story lasts.
-const fn keeps_all(shape: &Shape) -> bool {
-    matches!(shape.algorithm, Algorithm::SlidingLog { .. })
+impl Used {
+    /// What is used for certain: all of it where nothing comes back while a story lasts, and of a bucket what cannot have
+    /// drained, by a clock that runs fast.
+    fn at_least(&self, shape: &Shape, now: Moment) -> u64 {
+        let spent: u64 = self.charges.iter().map(|(_, cost)| cost).sum();
+        let (Some((first, _)), Some(rate)) = (self.charges.first(), shape.rate) else { return 0 };
+        match shape.algorithm {
+            Algorithm::SlidingLog { .. } => spent,
+            Algorithm::TokenBucket { .. } => {
+                let passed = u128::from(now.since(*first).scaled(11, 10).as_nanos());
+                let drained = (passed * u128::from(rate.amount())).div_ceil(u128::from(rate.period().as_nanos()));
+                spent.saturating_sub(u64::try_from(drained).unwrap_or(u64::MAX))
+            }
+            Algorithm::FixedWindow { .. }
+            | Algorithm::SlidingCounter
+            | Algorithm::Calendar { .. }
+            | Algorithm::Concurrency { .. } => 0,
+        }
+    }
 }

@@ -286,8 +286,6 @@ pub enum Event {
         keeper: Keeper,
         /// In which life of the store its claim lies.
         by: Incarnation,
-        /// In which one the keys were read.
-        read_in: Incarnation,
         /// Whose record it was.
         of: Keeper,
         /// Whether the record said that it is whole, and was.

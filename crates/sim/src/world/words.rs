@@ -80,6 +80,9 @@ struct Nodes(u8);
 
 impl Display for Nodes {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if self.0 == 0 {
+            return f.write_str("the store");
+        }
         let names: Vec<String> = (0..8).filter(|node| self.0 >> node & 1 == 1).map(name_of).collect();
         f.write_str(&names.join(", "))
     }

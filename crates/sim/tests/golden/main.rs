@@ -53,6 +53,21 @@ fn a_policy_changes_while_it_is_used() {
 }
 
 #[test]
+fn an_owner_dies_and_a_store_has_what_it_used() {
+    holds("store-takeover");
+}
+
+#[test]
+fn a_process_starts_anew_in_place_and_its_store_was_out_of_reach() {
+    holds("store-restart-in-place");
+}
+
+#[test]
+fn a_store_fails_over_and_back_and_an_owner_dies() {
+    holds("store-failover-and-back");
+}
+
+#[test]
 fn an_owner_leaves_as_planned() {
     holds("planned-exit");
 }

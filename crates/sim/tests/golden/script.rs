@@ -6,6 +6,7 @@
 //! leases of 3000 ms, renewed every 500 ms, answers within 250 ms, clocks within 10 per mille
 //! every message takes 1 ms
 //! the clock of n2 shows 20 s at first
+//! a store keeps what is used
 //! policy 0
 //!   ringfence: 1
 //!   ...
@@ -16,6 +17,9 @@
 //! fault 2 at 2000 ms: owner leaves for 1000 ms
 //! fault 3 at 2000 ms: policy 1 is applied
 //! fault 4 at 2000 ms: n3 is not heard by n2 for 200 ms
+//! fault 5 at 2000 ms: owner and the store hear nothing of each other for 900 ms
+//! fault 6 at 2000 ms: the store is emptied
+//! fault 7 at 2000 ms: the store fails over without the last 800 ms and back after 900 ms
 //! all is mended at 4000 ms, the end is at 6000 ms
 //! renewals and single appointments are not told
 //! ```
@@ -87,6 +91,7 @@ impl Script {
                 let clock = scenario.clocks.get_mut(usize::from(node(of)?))?;
                 clock.boot = Moment::ZERO.saturating_add(Span::from_secs(secs.parse().ok()?));
             }
+            ["a", "store", "keeps", "what", "is", "used"] => scenario.store = true,
             ["policy", number] if is_next(number, scenario.policies.len()) => scenario.policies.push(String::new()),
             ["ask", number, "at", at, "ms", ask @ ..] if is_next(number, scenario.asks.len()) => {
                 scenario.asks.push(read_ask(moment(at)?, ask)?);
@@ -173,6 +178,26 @@ fn read_fault(words: &[&str]) -> Option<Fault> {
         [from, "is", "not", "heard", "by", to, "for", lasts, "ms"] => {
             Fault::OneWay { from: read_who(from)?, to: Some(read_who(to)?), lasts: ms(lasts)? }
         }
+        [who, "and", "the", "store", "hear", "nothing", "of", "each", "other", "for", lasts, "ms"] => {
+            Fault::StoreCut { who: read_who(who)?, lasts: ms(lasts)? }
+        }
+        ["the", "store", "is", "emptied"] => Fault::StoreFlushed,
+        [
+            "the",
+            "store",
+            "fails",
+            "over",
+            "without",
+            "the",
+            "last",
+            lost,
+            "ms",
+            "and",
+            "back",
+            "after",
+            lasts,
+            "ms",
+        ] => Fault::StoreFailover { lost: ms(lost)?, lingers: false, lasts: ms(lasts)?, back: true },
         ["policy", number, "is", "applied"] => Fault::Policy { number: number.parse().ok()? },
         _ => return None,
     })

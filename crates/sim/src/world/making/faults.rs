@@ -3,6 +3,7 @@
 //! about. Faults beyond what leases assume stand in stories of their own, so that the strict bounds hold for the others.
 
 use limits::{Moment, Span};
+use ownership::kept::WELL_FOR;
 use ownership::lease::Terms;
 
 use super::super::{Fault, FaultKind, Phase, Planned, RESTART_MAX, Weather, When, Who};
@@ -341,6 +342,9 @@ fn side(nodes: u8, chance: &mut Chance) -> u8 {
 /// What happens to the store, and at whose cost: most often whoever relied on it dies soon after.
 fn of_store(scene: &Scene, chance: &mut Chance) -> Vec<Planned> {
     let mut faults = Vec::new();
+    if chance.one_in(6) {
+        faults.extend(relied_on_again(scene, chance));
+    }
     for _ in 0..chance.below(3) {
         let kind = *chance.pick(FaultKind::OF_STORE);
         let when = any_time(scene, chance);
@@ -353,6 +357,15 @@ fn of_store(scene: &Scene, chance: &mut Chance) -> Vec<Planned> {
         }
     }
     faults
+}
+
+/// The store is in trouble early, so that it is not relied on, and slow when it is again: while everything is written anew.
+fn relied_on_again(scene: &Scene, chance: &mut Chance) -> [Planned; 2] {
+    let at = scene.from.saturating_add(chance.millis(0, 400));
+    let trouble = Fault::StoreSlow { each: chance.millis(250, 400), lasts: chance.millis(300, 600) };
+    let again = at.saturating_add(WELL_FOR);
+    let slow = Fault::StoreSlow { each: chance.millis(10, 80), lasts: chance.millis(1_500, 3_000) };
+    [Planned { when: When::At(at), fault: trouble }, Planned { when: When::At(again), fault: slow }]
 }
 
 /// Longer or shorter than it was at first, and so that the terms hold.

@@ -107,7 +107,12 @@ impl Policies {
         let together = chance.one_in(3);
         limits.extend(pair(chance, together));
         let mut policies = Policies { subjects: Vec::new(), rules: rules(), changes: Vec::new(), limits };
-        policies.limits[*chance.pick(&[0, 1, 1, 6])].outlasts(chance);
+        let outlasts = *chance.pick(&[0, 1, 1, 6]);
+        policies.limits[outlasts].outlasts(chance);
+        if chance.one_in(2) {
+            // All of its keys in one partition.
+            (policies.limits[outlasts].key, policies.limits[outlasts].route) = ("[org, key]", Some("[org]"));
+        }
         policies.subjects = policies.asked_about();
         policies.changes = (0..CHANGES_MAX).map(|_| policies.change(chance)).collect();
         policies
@@ -135,6 +140,7 @@ impl Policies {
             subject("bucket", "k1", "acme"),
             subject("bucket", "k2", "acme"),
             subject("log", "k3", "acme"),
+            subject("log", "k11", "acme"),
             subject("window", "k4", "acme"),
             subject("counter", "k5", "acme"),
             subject("open", "k6", "acme"),

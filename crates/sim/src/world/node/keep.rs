@@ -66,8 +66,6 @@ struct Asked {
 enum What {
     Who,
     Claim(Claim),
-    /// A seeded bug: the fields are asked for after the claim was answered.
-    Fields(Claim, Claimed),
     Write(PartitionId, Box<Write>),
 }
 
@@ -113,7 +111,7 @@ impl Keep {
     }
 
     fn is_claiming(&self) -> bool {
-        self.under_way(|what| matches!(what, What::Claim(_) | What::Fields(..))) > 0
+        self.under_way(|what| matches!(what, What::Claim(_))) > 0
     }
 
     fn is_writing(&self) -> bool {
@@ -273,17 +271,7 @@ impl Node {
             }
             (What::Claim(claim), Heard::Claimed(claimed)) => {
                 keep.answered = Some(now);
-                if Bug::ClaimAndReadApart.is_here() && matches!(claimed, Claimed::Taken { .. }) {
-                    let partition = claim.partition;
-                    return self.ask_store(What::Fields(claim, claimed), Asking::Fields(partition));
-                }
-                self.hear_claimed(&claim, &claimed, None);
-            }
-            (What::Fields(claim, mut claimed), Heard::Fields(life, keys)) => {
-                if let Claimed::Taken { record, .. } = &mut claimed {
-                    record.keys = keys;
-                }
-                self.hear_claimed(&claim, &claimed, Some(life));
+                self.hear_claimed(&claim, &claimed);
             }
             (What::Write(partition, write), Heard::Written(written)) => {
                 if is_slow(asked.since, &write, now) {
@@ -291,19 +279,18 @@ impl Node {
                 }
                 self.hear_written(partition, &write, written);
             }
-            (What::Claim(claim) | What::Fields(claim, _), _) => keep.later.push(claim),
+            (What::Claim(claim), _) => keep.later.push(claim),
             (What::Write(partition, write), _) => self.heard_of_write(partition, &write, Written::NotSent),
             (What::Who, _) => {}
         }
     }
 
-    fn hear_claimed(&mut self, claim: &Claim, claimed: &Claimed, read_in: Option<Incarnation>) {
+    fn hear_claimed(&mut self, claim: &Claim, claimed: &Claimed) {
         let says = claim.read(claimed, None);
         if let (Says::Found(Found::Record(record)), Claimed::Taken { by, .. }) = (says, claimed) {
             let whole = record.complete && record.keys.len() as u64 == record.count && record.unreadable == 0;
             let Claim { partition, keeper, .. } = *claim;
-            let read_in = read_in.unwrap_or(*by);
-            self.trace(Event::TookIn { partition, keeper, by: *by, read_in, of: record.keeper, whole });
+            self.trace(Event::TookIn { partition, keeper, by: *by, of: record.keeper, whole });
         }
         match says {
             Says::Found(found) => self.take_in(claim, found),
@@ -391,7 +378,7 @@ impl Node {
         for number in numbers {
             let asked = self.keep.as_mut().and_then(|keep| keep.asked.remove(&number));
             match asked.map(|asked| asked.what) {
-                Some(What::Claim(claim) | What::Fields(claim, _)) => {
+                Some(What::Claim(claim)) => {
                     self.keep.as_mut().into_iter().for_each(|keep| keep.later.push(claim));
                 }
                 Some(What::Write(partition, write)) => self.never_heard_of(partition, &write),
@@ -458,7 +445,7 @@ impl Node {
         let answers = keep.answered.is_some_and(|at| now.since(at) < SILENT_AFTER);
         let patience = if answers { FOUND_WITHIN } else { AWAY_FOR };
         let under_way = keep.asked.values().filter_map(|asked| match &asked.what {
-            What::Claim(claim) | What::Fields(claim, _) => Some(claim),
+            What::Claim(claim) => Some(claim),
             What::Who | What::Write(..) => None,
         });
         let all = keep.claims.values().chain(&keep.later).chain(under_way);
@@ -492,7 +479,7 @@ const fn seen(life: Option<Incarnation>) -> Store {
 fn patience(what: &What) -> Span {
     match what {
         What::Who => BEAT_EVERY,
-        What::Claim(_) | What::Fields(..) => Span::from_secs(1),
+        What::Claim(_) => Span::from_secs(1),
         What::Write(_, write) if write.anew => Span::from_secs(1),
         What::Write(..) => SILENT_AFTER,
     }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use limits::{Moment, Span};
 use ownership::Write;
-use ownership::kept::{Claimed, Incarnation, Keeper, KeptKey};
+use ownership::kept::{Claimed, Incarnation, Keeper};
 use ring::PartitionId;
 
 use self::server::Server;
@@ -49,6 +49,8 @@ pub(crate) struct Stores {
 struct Running {
     server: Server,
     lives: bool,
+    /// It does one thing after the other.
+    busy_until: Moment,
 }
 
 /// A process's connection.
@@ -65,8 +67,6 @@ pub(crate) enum Asking {
     Who,
     Claim(PartitionId, Keeper, u64),
     Write(PartitionId, Box<Write>),
-    /// A seeded bug's second call after a claim.
-    Fields(PartitionId),
 }
 
 /// What it hears.
@@ -75,7 +75,6 @@ pub(crate) enum Heard {
     Who(Incarnation),
     Claimed(Claimed),
     Written(Written),
-    Fields(Incarnation, Vec<KeptKey>),
     /// It was not sent, since there is no connection.
     Away,
 }
@@ -104,7 +103,7 @@ impl Stores {
     pub(crate) fn new(seed: u64) -> Stores {
         let mut chance = Chance::of(seed, STORE_STREAM);
         let first = Server::empty(life(&mut chance, None));
-        let servers = vec![Running { server: first, lives: true }];
+        let servers = vec![Running { server: first, lives: true, busy_until: Moment::ZERO }];
         Stores {
             servers,
             answers: Some(0),
@@ -195,8 +194,8 @@ impl World<'_> {
 
     pub(super) fn ask_store(&mut self, from: Address, number: u64, asking: Asking) {
         let Some(link) = self.store.links.get(&from.machine).copied() else {
-            let answer = Input::StoreSays(number, Heard::Away);
-            return self.plan_after(Span::ZERO, Happening::GoOn(from, answer));
+            let (answer, after) = (Input::StoreSays(number, Heard::Away), self.takes());
+            return self.plan_after(after, Happening::GoOn(from, answer));
         };
         let after = self.takes();
         self.plan_after(after, Happening::AtStore(Sent { from, link, number, asking, at: self.now }));
@@ -220,7 +219,11 @@ impl World<'_> {
             return;
         }
         match self.store.slow.top() {
-            Some(each) => self.plan_after(each, Happening::DoneByStore(sent)),
+            Some(each) => {
+                let running = &mut self.store.servers[sent.link.server];
+                running.busy_until = running.busy_until.max(self.now).saturating_add(each);
+                self.schedule.plan(running.busy_until, Happening::DoneByStore(sent));
+            }
             None => self.done_by_store(sent),
         }
     }
@@ -229,14 +232,13 @@ impl World<'_> {
     pub(super) fn done_by_store(&mut self, sent: Sent) {
         let Sent { from, link, number, asking, at } = sent;
         let now = self.now;
-        let Running { server, lives } = &mut self.store.servers[link.server];
+        let Running { server, lives, .. } = &mut self.store.servers[link.server];
         if !*lives {
             return;
         }
         let life = server.life;
         let heard = match asking {
             Asking::Who => Heard::Who(life),
-            Asking::Fields(partition) => Heard::Fields(life, server.fields(partition)),
             Asking::Claim(partition, keeper, last) => {
                 let claimed = server.claim(partition, keeper, last, now);
                 if matches!(claimed, Claimed::New { .. } | Claimed::Taken { .. }) {
@@ -310,7 +312,7 @@ impl World<'_> {
     }
 
     fn store_is(&mut self, server: Server) {
-        self.store.servers.push(Running { server, lives: true });
+        self.store.servers.push(Running { server, lives: true, busy_until: Moment::ZERO });
         self.store.answers = Some(self.store.servers.len() - 1);
         self.count("lives of the store");
     }

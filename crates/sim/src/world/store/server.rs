@@ -122,11 +122,6 @@ impl Server {
         Written::Ok
     }
 
-    /// A seeded bug's second call: the fields of a record, whatever has become of it.
-    pub(crate) fn fields(&self, partition: PartitionId) -> Vec<KeptKey> {
-        self.kept(partition).map(|kept| kept.keys.values().cloned().collect()).unwrap_or_default()
-    }
-
     /// Somebody deletes everything.
     pub(crate) fn flush(&mut self, now: Moment) {
         let partitions: Vec<PartitionId> = self.records.keys().copied().collect();
