@@ -28,7 +28,7 @@ use crate::terms::POLICY;
 use crate::tokens;
 use crate::watch::{Watch, seconds};
 
-pub use stores::{DURABLE, VOLATILE};
+pub use stores::DURABLE;
 
 /// How often a clock is read to be read once well.
 const CLOCK_READINGS: usize = 12;
@@ -93,6 +93,8 @@ pub struct Notes {
     pub has_redis: bool,
     /// Who had to be followed by others, and what these have to know.
     pub successions: Vec<Succession>,
+    /// From when until when there was no Redis, and every node knew that what it keeps does not count.
+    pub away: Option<(Moment, Moment)>,
     /// What else is told of it, in a few words each.
     pub facts: Vec<String>,
     /// How much faster the fastest clock ran than the suite's, and how much slower the slowest, in millionths.

@@ -44,6 +44,9 @@ impl Succession {
     }
 }
 
+/// Answers with their questions.
+type Asked<'r> = Vec<(&'r Row, &'r Answer)>;
+
 /// What was told of one key under two owners that follow each other.
 struct Told<'r> {
     key: &'r Arc<str>,
@@ -65,18 +68,18 @@ pub fn hold(rows: &[Row], succession: &Succession) -> Result<String, String> {
             let lost = told.iter().map(lost).collect::<Result<Vec<_>, _>>()?;
             let most = lost.into_iter().max().unwrap_or(0);
             let admitted: usize = told.iter().map(|told| admitted(&told.after).count()).sum();
-            Ok(format!("{admitted} more of {} keys with room admitted, of each at most {most} fewer", told.len()))
+            Ok(format!("of {} keys with room {admitted} more admitted, {most} fewer at most", told.len()))
         }
         Knows::Nothing => {
             let refused = told.iter().map(refused).collect::<Result<Vec<_>, _>>()?;
-            Ok(format!("{} keys with room refused, {} times", told.len(), refused.iter().sum::<usize>()))
+            Ok(format!("of {} keys with room none admitted, {} refused", told.len(), refused.iter().sum::<usize>()))
         }
     }
 }
 
 /// Answers about keys that victims owned, under their last epoch and under the next.
 fn of_victims<'r>(rows: &'r [Row], succession: &Succession) -> Vec<Told<'r>> {
-    let mut keys: BTreeMap<&Arc<str>, BTreeMap<u64, Vec<(&Row, &Answer)>>> = BTreeMap::new();
+    let mut keys: BTreeMap<&Arc<str>, BTreeMap<u64, Asked<'r>>> = BTreeMap::new();
     for row in rows.iter().filter(|row| &*row.limit == ROOMY) {
         if let Some(answer) = row.answer()
             && let Some(epoch) = answer.epoch
@@ -85,8 +88,8 @@ fn of_victims<'r>(rows: &'r [Row], succession: &Succession) -> Vec<Told<'r>> {
         }
     }
     let victim = |answer: &Answer| answer.owner.as_deref().is_some_and(|owner| succession.victims.contains(owner));
-    let told = |(key, epochs): (&'r Arc<str>, BTreeMap<u64, Vec<(&'r Row, &'r Answer)>>)| {
-        let begun = |answers: &Vec<(&Row, &Answer)>| answers.iter().any(|(row, _)| row.returned < succession.at);
+    let told = |(key, epochs): (&'r Arc<str>, BTreeMap<u64, Asked<'r>>)| {
+        let begun = |answers: &Asked<'r>| answers.iter().any(|(row, _)| row.returned < succession.at);
         let last = epochs.iter().filter(|(_, answers)| begun(answers)).map(|(epoch, _)| *epoch).max()?;
         let answers = |epoch: &u64| epochs[epoch].iter().map(|(_, answer)| *answer).collect::<Vec<_>>();
         let before = Some(answers(&last)).filter(|before| before.iter().any(|answer| victim(answer)))?;
@@ -180,7 +183,7 @@ mod tests {
     fn an_owner_that_goes_on_where_the_last_one_ended_knows() {
         let after = [row(900, 2, "n2", Some(1_130)), row(950, 2, "n2", Some(1_129))];
         let told = held(Knows::TheRest, &after).unwrap_or_else(|but| but);
-        assert_eq!(told, "2 more of 1 keys with room admitted, of each at most 19 fewer");
+        assert_eq!(told, "of 1 keys with room 2 more admitted, 19 fewer at most");
     }
 
     #[test]

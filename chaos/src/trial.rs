@@ -16,7 +16,7 @@ use crate::net::{self, Host};
 use crate::node_file::name;
 use crate::scenarios::Scenario;
 use crate::serving::Serving;
-use crate::stage::{Claim, DURABLE, NODES, Notes, Stage, VOLATILE};
+use crate::stage::{Claim, DURABLE, NODES, Notes, Stage};
 use crate::stalls::Stalls;
 use crate::terms::{self, LEDGER, ROOMY};
 use crate::{history_file, report, succession};
@@ -194,25 +194,28 @@ fn claim_pressed(notes: &mut Notes, verdict: &LimitVerdict) {
 
 /// A cluster that is whole again answers as if nothing had happened.
 fn claim_whole(trial: &mut Trial, rows: &[Row], whole: Moment) {
-    claim_answered(trial, rows, whole.saturating_add(WHOLE_AFTER), "once whole again, owners answer everything");
-}
-
-/// Where nothing was lost but Redis, nobody waits for it once it is known that nothing kept there counts.
-fn claim_free(trial: &mut Trial, rows: &[Row]) {
-    let volatile = trial.notes.marks.iter().find(|mark| mark.says == VOLATILE).map(|mark| mark.at);
-    if let Some(volatile) = volatile.filter(|_| trial.notes.successions.is_empty()) {
-        claim_answered(trial, rows, volatile, "once nothing that is kept counts, owners answer everything");
-    }
-}
-
-fn claim_answered(trial: &mut Trial, rows: &[Row], from: Moment, says: &str) {
+    let from = whole.saturating_add(WHOLE_AFTER);
     let after: Vec<&Row> = rows.iter().filter(|row| row.invoked >= from).collect();
+    claim_answered(trial, &after, "once whole again, owners answer everything");
+}
+
+/// While Redis is away nobody waits for it, and nobody is over for it.
+fn claim_free(trial: &mut Trial, rows: &[Row]) {
+    let Some((from, until)) = trial.notes.away else { return };
+    let during: Vec<&Row> = rows.iter().filter(|row| row.invoked >= from && row.returned <= until).collect();
+    claim_answered(trial, &during, "while nothing that is kept counts, owners answer everything");
+    let excess = trial.limits.iter().map(|seen| seen.verdict.excess()).max().unwrap_or(0);
+    let but = Some(format!("one was over by {excess}")).filter(|_| excess > 0);
+    trial.notes.claims.push(Claim { says: "no limit is over, open ones neither".into(), but });
+}
+
+fn claim_answered(trial: &mut Trial, rows: &[&Row], says: &str) {
     let odd =
-        after.iter().filter(|row| is_degraded(row) && trial.stalls.within(row.invoked, row.returned) == Span::ZERO);
+        rows.iter().filter(|row| is_degraded(row) && trial.stalls.within(row.invoked, row.returned) == Span::ZERO);
     let odd: Vec<_> = odd.collect();
-    let but = match (after.len(), odd.first()) {
+    let but = match (rows.len(), odd.first()) {
         (0, _) => Some("nothing was asked".to_owned()),
-        (_, Some(first)) => Some(format!("{} of {} answers, such as {:?}", odd.len(), after.len(), first.outcome)),
+        (_, Some(first)) => Some(format!("{} of {} answers, such as {:?}", odd.len(), rows.len(), first.outcome)),
         (_, None) => None,
     };
     trial.notes.claims.push(Claim { says: says.into(), but });

@@ -32,8 +32,9 @@ How to read it:
 - *volatile*, *durable again*: from the fault until the log says of every node that what it keeps in Redis does not count,
   and from when Redis could be reached again until it counts. At most 3 s and 8 s: a link that passes nothing on is left
   behind within 2 s; making a new one takes up to 2 s, and 5 s have to pass since Redis failed; a second of slack each.
-- *a chunk*: what one write to Redis allows beyond what is used. A new owner takes it for used. *More of keys with room
-  admitted*: under the new owners, of the limit that is never used up, and how many fewer remained than were left before.
+- *a chunk*: what one write to Redis allows beyond what is used; a new owner takes it for used. *Keys with room*: those of the
+  victims under the limit that is never used up; what their new owners admitted, and how many fewer remained of a key than
+  had been left. A few more than a chunk may be missing: what was charged as its owner died, and told to nobody.
 - *over*: the largest sum of admitted costs in any stretch of time, less what the limit allows in such a stretch, over all
   stretches, all keys and all limits of the mode, from the callers' own log.
 - *open* limits are allowed to be over: by what was asked while nobody could count, and by what the lost owner knew, once.

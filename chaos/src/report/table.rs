@@ -61,7 +61,7 @@ pub fn rows(trial: &Trial) -> Vec<Cells> {
         event: trial.scenario.event.to_owned(),
         mode,
         callers: callers(course, mode),
-        bound: bound(course, mode),
+        bound: bound(trial, course, mode),
         measured: measured(trial, mode),
     };
     let mut rows: Vec<Cells> = MODES.into_iter().map(row).collect();
@@ -102,21 +102,25 @@ fn callers(course: Course, mode: &str) -> &'static str {
         (Course::Unkept, "open") => "answers of the owner",
         (Course::Unkept, "closed") => {
             "answers of the owner; `unavailable` for a key that outruns what was written for it, until nodes know that \
-             nothing counts"
+             nothing counts, and for moments while it is written anew"
         }
         (Course::Unkept, _) => {
             "answers of the owner; a share of the limit for a key that outruns what was written for it, until nodes know \
-             that nothing counts"
+             that nothing counts, and for moments while it is written anew"
         }
     }
 }
 
-fn bound(course: Course, mode: &str) -> String {
-    let owned = match course {
-        Course::TakenOver | Course::Known => format!("owned again within {:.2} s; ", seconds(OWNED_AGAIN)),
-        Course::GivenAway => format!("owned again within {:.2} s; ", seconds(GIVEN_AWAY)),
-        Course::Unmoved | Course::Unkept => String::new(),
-    };
+fn bound(trial: &Trial, course: Course, mode: &str) -> String {
+    let mut times: Vec<String> = Vec::new();
+    for one in &trial.notes.measured {
+        let time = format!("{} within {:.2} s; ", one.what, seconds(one.bound));
+        // What is measured twice is held to the same.
+        if !times.contains(&time) {
+            times.push(time);
+        }
+    }
+    let times = times.concat();
     let lost = match course {
         Course::Unmoved | Course::Unkept => "",
         Course::TakenOver | Course::GivenAway => " and what was lost, once",
@@ -124,8 +128,9 @@ fn bound(course: Course, mode: &str) -> String {
     };
     let deadline = DEADLINE.as_millis();
     match mode {
-        "closed" if course == Course::Known => format!("{owned}0 over; a chunk fewer, {ROOMY_CHUNK} of 1,200"),
-        "closed" => format!("{owned}0 over"),
+        "closed" if course == Course::Known => format!("{times}0 over; a chunk fewer, {ROOMY_CHUNK} of 1,200"),
+        "closed" => format!("{times}0 over"),
+        "open" if course == Course::Unkept => format!("every answer within {deadline} ms; 0 over"),
         "open" => format!("every answer within {deadline} ms; over by what is asked meanwhile{lost}"),
         _ => "the share, 30 %, of all nodes together".to_owned(),
     }
@@ -141,8 +146,7 @@ fn measured(trial: &Trial, mode: &str) -> String {
     let slowest = verdicts.iter().map(|one| one.slowest).max().unwrap_or(Span::ZERO);
     let degraded = seen.iter().map(|seen| seen.degraded_for).max().unwrap_or(Span::ZERO);
     let owned = trial.notes.measured.iter().map(|one| format!("{} after {:.2} s", one.what, seconds(one.took)));
-    let mut parts: Vec<String> = if mode == "closed" { owned.collect() } else { Vec::new() };
-    parts.push(format!("of {asked}:"));
+    let mut times: Vec<String> = if mode == "closed" { owned.collect() } else { Vec::new() };
     let mut counts = Vec::new();
     let mut count = |number: u64, what: &str| {
         if number > 0 {
@@ -157,15 +161,14 @@ fn measured(trial: &Trial, mode: &str) -> String {
     if counts.is_empty() {
         counts.push("all answered by owners".to_owned());
     }
-    parts.push(counts.join(", "));
+    times.push(format!("of {asked}: {}", counts.join(", ")));
     let facts = trial.notes.facts.iter().filter(|_| mode == "closed").cloned();
     let tail = [
         Some(format!("the last after {:.2} s", seconds(degraded))).filter(|_| degraded > Span::ZERO),
         Some(over(&verdicts)),
         Some(format!("slowest answer {} ms", slowest.as_millis_ceil())),
     ];
-    let head = parts.join(" ").replace(" s of ", " s; of ");
-    std::iter::once(head).chain(tail.into_iter().flatten()).chain(facts).collect::<Vec<_>>().join("; ")
+    times.into_iter().chain(tail.into_iter().flatten()).chain(facts).collect::<Vec<_>>().join("; ")
 }
 
 /// By how much the fullest stretch was over, and how full it was.

@@ -11,7 +11,7 @@ use crate::bounds::OWNED_AGAIN;
 use crate::stage::{NODES, Stage, sessions};
 use crate::succession::Knows;
 
-/// How long Redis is away, or stands still, or is cut off.
+/// How long Redis stands still or is cut off.
 const AWAY: Duration = Duration::from_secs(3);
 
 /// How long the survivors go on spending before a dead node returns.
@@ -54,24 +54,27 @@ pub fn back_empty(stage: &mut Stage) -> Result<()> {
 }
 
 pub fn frozen(stage: &mut Stage) -> Result<()> {
-    stage.wait_durable()?;
-    let at = stage.freeze_redis()?;
-    stage.claim_volatile(at)?;
-    pass_until(stage, at, AWAY);
-    let at = stage.thaw_redis()?;
-    stage.notes.is_unmoved = true;
-    stage.claim_durable_again(at)
+    away_and_back(stage, Stage::freeze_redis, Stage::thaw_redis)
 }
 
 /// Nothing passes, and nobody is told: the connections look as if they were there.
 pub fn cut_off(stage: &mut Stage) -> Result<()> {
+    away_and_back(stage, Stage::cut_redis, Stage::mend_redis)
+}
+
+fn away_and_back(
+    stage: &mut Stage,
+    goes: impl FnOnce(&mut Stage) -> Result<Moment>,
+    returns: impl FnOnce(&mut Stage) -> Result<Moment>,
+) -> Result<()> {
     stage.wait_durable()?;
-    let at = stage.cut_redis()?;
-    stage.claim_volatile(at)?;
-    pass_until(stage, at, AWAY);
-    let at = stage.mend_redis()?;
-    stage.notes.is_unmoved = true;
-    stage.claim_durable_again(at)
+    let gone = goes(stage)?;
+    let known = stage.claim_volatile(gone)?;
+    let passed = stage.watch.now().since(gone);
+    stage.pass(Span::from(AWAY).saturating_sub(passed).into());
+    let back = returns(stage)?;
+    (stage.notes.away, stage.notes.is_unmoved) = (Some((known, back)), true);
+    stage.claim_durable_again(back)
 }
 
 /// Somebody empties it under a running cluster. Keys that are spent from are written anew; then an owner dies.
@@ -151,10 +154,4 @@ fn all_die_and_return(stage: &mut Stage, knows: Knows, meanwhile: impl FnOnce(&m
     }
     let at = stage.mark("three are ready");
     stage.claim_owned_again(at, &lost, OWNED_AGAIN).map(drop)
-}
-
-/// Lets the rest of a length of time pass that began at that moment.
-fn pass_until(stage: &Stage, since: Moment, length: Duration) {
-    let passed = stage.watch.now().since(since);
-    stage.pass(Span::from(length).saturating_sub(passed).into());
 }

@@ -17,9 +17,8 @@ use crate::stage::{NODES, Stage, write};
 use crate::succession::{Knows, Succession};
 use crate::terms::KEPT;
 
-/// The mark of a cluster whose records count, and of one where they no longer do.
+/// The mark of a cluster whose records count.
 pub const DURABLE: &str = "durable";
-pub const VOLATILE: &str = "volatile";
 
 impl Stage {
     /// Starts so many servers, of which the others follow the first, and tells the nodes' files of them, before any node is
@@ -223,14 +222,15 @@ impl Stage {
     }
 
     /// Waits until the log says of every node that what it keeps does not count, and claims that it took no longer than it may.
+    /// Returns when it was so.
     ///
     /// # Errors
     /// When it does not come about.
-    pub fn claim_volatile(&mut self, since: Moment) -> Result<()> {
+    pub fn claim_volatile(&mut self, since: Moment) -> Result<Moment> {
         self.wait_seen("every node being volatile", Cluster::is_volatile)?;
-        let at = self.mark(VOLATILE);
-        self.measure(VOLATILE, since, at, STORE_LEFT);
-        Ok(())
+        let at = self.mark("volatile");
+        self.measure("volatile", since, at, STORE_LEFT);
+        Ok(at)
     }
 
     /// Waits until such a sum is higher than it was.
