@@ -3,7 +3,7 @@
 # Debian: debian:bookworm-slim, rust:1-bookworm (with the toolchain of this host) and redis:7-bookworm. They carry the
 # names of the official ones, so the Dockerfile reads the same everywhere; an image that is there already is left alone.
 #
-#   deploy/base-images.sh                debian and rust: what the Dockerfile's two targets begin with
+#   deploy/base-images.sh                all: what the Dockerfile's two targets begin with, and compose.yaml's Redis
 #   deploy/base-images.sh debian         the one that `--target prebuilt` needs
 #   deploy/base-images.sh debian redis   any of debian, rust, redis
 #
@@ -18,7 +18,7 @@ fail() {
 }
 
 main() {
-  [ $# -gt 0 ] || set -- debian rust
+  [ $# -gt 0 ] || set -- debian rust redis
   for name in "$@"; do
     case $name in
       debian | rust | redis) ;;
@@ -56,8 +56,9 @@ make_rust() {
 make_redis() {
   missing redis:7-bookworm || return 0
   bootstrap redis redis-server
-  install -d -o 65532 -g 65532 "$scratch/redis/data"
-  import redis redis:7-bookworm 'USER 65532:65532' 'WORKDIR /data' 'VOLUME /data' 'EXPOSE 6379' \
+  # The package's user, by the official image's name: its number differs.
+  chroot "$scratch/redis" install -d -o redis -g redis /data
+  import redis redis:7-bookworm 'USER redis' 'WORKDIR /data' 'VOLUME /data' 'EXPOSE 6379' \
     'CMD ["redis-server", "--bind", "0.0.0.0", "--protected-mode", "no", "--dir", "/data"]'
 }
 

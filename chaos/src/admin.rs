@@ -1,6 +1,7 @@
 //! What a node says about itself and the cluster, over its admin API, with the operators' token: the suite knows no more
 //! than any operator does.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
@@ -41,6 +42,19 @@ pub struct Cluster {
     pub nodes: Vec<Member>,
     /// The clocks of the node that says so.
     pub clock: ReportedClock,
+    /// The Redis of the node that says so, where it was given one.
+    pub redis: Option<ReportedRedis>,
+}
+
+/// A node's Redis, as it reports it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReportedRedis {
+    /// In which life it answers, if it does.
+    pub life: Option<String>,
+    /// Partitions that were claimed in it, by what was found.
+    pub claims: BTreeMap<String, u64>,
+    /// Writes that it refused, since the partition was not in this node's name.
+    pub fenced_writes: u64,
 }
 
 /// One node in it.
@@ -58,6 +72,8 @@ pub struct Member {
     pub session: String,
     /// How many partitions it owns.
     pub partitions: u64,
+    /// In which life of Redis what it keeps counts, if it does.
+    pub durable: Option<String>,
 }
 
 impl Admin {
@@ -112,6 +128,7 @@ fn read_cluster(body: &Value) -> Result<Cluster> {
             role: text(&node["role"]),
             session: text(&node["session"]),
             partitions: number(&node["partitions"], "partitions")?,
+            durable: node["durable"].as_str().map(str::to_owned),
         })
     };
     Ok(Cluster {
@@ -124,6 +141,20 @@ fn read_cluster(body: &Value) -> Result<Cluster> {
             boot_ns: number(&body["clock"]["boot_ns"], "clock.boot_ns")?,
             wall_unix_ms: number(&body["clock"]["wall_unix_ms"], "clock.wall_unix_ms")?,
         },
+        redis: Some(&body["redis"]).filter(|redis| !redis.is_null()).map(read_redis).transpose()?,
+    })
+}
+
+fn read_redis(body: &Value) -> Result<ReportedRedis> {
+    let claims = body["claims"].as_object().with_context(|| format!("no claims in {body}"))?;
+    let count = |(found, count): (&String, &Value)| {
+        let count = count.as_u64().with_context(|| format!("no number claims.{found} in {body}"))?;
+        Ok((found.clone(), count))
+    };
+    Ok(ReportedRedis {
+        life: body["incarnation"].as_str().map(str::to_owned),
+        claims: claims.iter().map(count).collect::<Result<_>>()?,
+        fenced_writes: body["fenced_writes"].as_u64().with_context(|| format!("no number fenced_writes in {body}"))?,
     })
 }
 
@@ -141,6 +172,17 @@ impl Cluster {
     /// Whether every partition has an owner whose session lives.
     pub fn is_owned(&self) -> bool {
         self.vacant == 0 && self.nodes.iter().all(|member| member.state == "live" || member.partitions == 0)
+    }
+
+    /// Whether what every live node keeps counts, and in this life of Redis.
+    pub fn is_durable_in(&self, life: &str) -> bool {
+        let mut live = self.nodes.iter().filter(|member| member.state == "live");
+        live.all(|member| member.durable.as_deref() == Some(life))
+    }
+
+    /// Whether a crash of any live node would be a worst case.
+    pub fn is_volatile(&self) -> bool {
+        self.nodes.iter().filter(|member| member.state == "live").all(|member| member.durable.is_none())
     }
 
     /// Whether so many nodes live, all of them voters, under a leader, with every partition owned.
@@ -185,6 +227,20 @@ mod tests {
             *body.pointer_mut(path).unwrap() = value;
             assert!(!read_cluster(&body).unwrap().is_settled(2), "{path}");
         }
+    }
+
+    #[test]
+    fn a_cluster_is_durable_when_all_that_live_are_and_in_the_same_life() {
+        let mut body = body();
+        body["redis"] = json!({ "incarnation": "r.m", "claims": { "counted": 2 }, "fenced_writes": 1 });
+        body["nodes"][0]["durable"] = json!("r.m");
+        let cluster = read_cluster(&body).unwrap();
+        let redis = cluster.redis.as_ref().unwrap();
+        assert_eq!((redis.life.as_deref(), redis.claims["counted"], redis.fenced_writes), (Some("r.m"), 2, 1));
+        assert!(!cluster.is_durable_in("r.m") && !cluster.is_volatile(), "one of two is");
+        body["nodes"][1]["state"] = json!("expired");
+        let cluster = read_cluster(&body).unwrap();
+        assert!(cluster.is_durable_in("r.m") && !cluster.is_durable_in("r.n"), "the other one is gone");
     }
 
     #[test]

@@ -2,10 +2,11 @@
 //! what is published on the host: the program's commands, the admin API with the token, and a load over all three nodes.
 //! A story of acts, each of which holds or ends it; the cluster is taken down in any case.
 
+mod kept;
 mod project;
 mod shared;
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
@@ -28,13 +29,20 @@ use crate::stalls::{Sleeper, Stalls};
 use crate::watch::{Watch, seconds};
 use crate::{history_file, keys, terms};
 
-use project::{NODES, Project, root};
+use kept::Spender;
+use project::{NODES, Project, REDIS, root};
 
 /// How long the engine may take to see what a node's health has become: its first looks, and three in a row.
 const HEALTH_WITHIN: Duration = Duration::from_secs(60);
 
 /// How far off the edges of aligned windows may be: the cluster's time is the leader's, the watch is ours.
 const UNSURE: Span = Span::from_millis(250);
+
+/// What is spent of a key before its owner is killed.
+const SPENT: u64 = 60;
+
+/// What is spent of it while there is no Redis.
+const SPENT_MEANWHILE: u64 = 20;
 
 /// An act that held.
 struct Act {
@@ -91,11 +99,14 @@ impl Story<'_> {
             Ok(format!("known after {:.1} s", took.as_secs_f64()))
         })?;
         self.act("one command brings three nodes up, healthy", |story| story.bring_up())?;
-        self.act("the admin port is shut without the token", |story| story.knock())?;
+        self.act("the admin port is shut without the token, and Redis without a password", |story| story.knock())?;
+        self.act("Redis answers every node, and what they keep counts", |story| story.wait_until_durable(&|_| true))?;
+        self.act("its replica is in step", |story| story.compare_replica())?;
         self.act("three calls to three nodes share one limit", |story| {
             story.ringfence(&["policy", "apply", &story.written("shared.yaml", shared::POLICY)?])?;
             shared::three_calls(&story.project.apis(), &story.token)
         })?;
+        self.ringfence(&["policy", "apply", &self.written("kept.yaml", kept::POLICY)?])?;
         self.ringfence(&["policy", "apply", &self.written("chaos.yaml", terms::POLICY)?])?;
         self.under_load()?;
         self.act("a node that is stopped gives its partitions away and ends with 0", |story| story.stop_one())
@@ -153,7 +164,63 @@ impl Story<'_> {
             let status = Admin::new(&self.token).status(&self.project.admin(node), "/v1/cluster")?;
             ensure!(status == 401, "{node} answers {status}");
         }
+        for service in REDIS {
+            let answer = self.project.redis_of_nobody(service)?;
+            ensure!(answer.starts_with("NOAUTH"), "{service} answers {answer}");
+        }
         Ok(String::new())
+    }
+
+    /// Waits until every node has the same Redis, in a life that is wanted, and what it keeps there counts.
+    fn wait_until_durable(&self, is_wanted: &dyn Fn(&str) -> bool) -> Result<String> {
+        let began = Instant::now();
+        let durable = |cluster: &Cluster| {
+            let life = cluster.redis.as_ref().and_then(|redis| redis.life.as_deref());
+            cluster.is_settled(NODES.len()) && life.is_some_and(|life| is_wanted(life) && cluster.is_durable_in(life))
+        };
+        for (node, ..) in NODES {
+            self.wait_for(node, "every node being durable", durable)?;
+        }
+        Ok(format!("durable after {:.1} s", began.elapsed().as_secs_f64()))
+    }
+
+    /// Holds what the replica has against what the primary has, when both are at the same place of the stream.
+    fn compare_replica(&self) -> Result<String> {
+        let [primary, replica] = REDIS;
+        self.project.wait_for_health(replica, "healthy", HEALTH_WITHIN)?;
+        let place = |service: &str| -> Result<String> {
+            let info = self.project.redis(service, &["info", "replication"])?;
+            let place = info.lines().find_map(|line| line.trim().strip_prefix("master_repl_offset:"));
+            Ok(place.with_context(|| format!("{service} says no place in the stream: {info}"))?.to_owned())
+        };
+        let began = Instant::now();
+        loop {
+            let (theirs, own) = (place(primary)?, place(replica)?);
+            let counts = [primary, replica].map(|service| self.project.redis(service, &["dbsize"]));
+            let [all, copied] = [counts[0].as_deref(), counts[1].as_deref()].map(|count| count.unwrap_or("none"));
+            if theirs == own && all == copied && all != "0" {
+                return Ok(format!("{all} hashes in both"));
+            }
+            ensure!(
+                began.elapsed() < SETTLED_WITHIN,
+                "{replica} is at {own} with {copied} hashes, {primary} at {theirs} with {all}"
+            );
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Kills Redis and starts it again. What is spent meanwhile is spent as always.
+    fn lose_redis(&self, spender: &Spender, key: &str) -> Result<(String, u64)> {
+        let [redis, _] = REDIS;
+        let (node, ..) = NODES[0];
+        let before = self.wait_for(node, "a Redis", |cluster| cluster.redis.is_some())?.redis;
+        let before = before.and_then(|redis| redis.life).context("Redis is not there to be killed")?;
+        self.project.kill(redis)?;
+        self.wait_for(node, "every node being volatile", Cluster::is_volatile)?;
+        let left = spender.spend(key, SPENT_MEANWHILE)?;
+        self.project.start(redis)?;
+        let figures = self.wait_until_durable(&|life| life != before)?;
+        Ok((format!("{SPENT_MEANWHILE} more spent meanwhile; back, {figures}"), left))
     }
 
     /// What happens while everybody asks; then the judge reads what they were told.
@@ -172,11 +239,21 @@ impl Story<'_> {
         let scene = Scene { watch, serving: &serving };
 
         let [(first, ..), .., (last, ..)] = NODES;
+        let spender = Spender::new(&self.project.apis(), &self.token)?;
+        let (of_first, of_last) = (spender.key_of(first)?, spender.key_of(last)?);
+        let (left, left_of_last) = (spender.spend(&of_first, SPENT)?, Cell::new(spender.spend(&of_last, SPENT)?));
         let id = self.node_id(first)?;
         self.act("a killed owner is replaced", |story| story.kill(first, &scene))?;
+        self.act("what was used under it is known", |_| known(&spender, &of_first, left))?;
         self.act("it comes back as who it was", |story| {
             story.project.start(first)?;
             story.wait_until_back(first, &scene, |now| now == id)
+        })?;
+        self.act("Redis is killed and comes back, which costs nothing", |story| {
+            story.wait_until_durable(&|_| true)?;
+            let (figures, left) = story.lose_redis(&spender, &of_last)?;
+            left_of_last.set(left);
+            Ok(figures)
         })?;
         let id = self.node_id(last)?;
         self.act("one that lost its disk comes back as another node", |story| {
@@ -184,6 +261,10 @@ impl Story<'_> {
             story.project.wipe(last)?;
             story.project.up(&[last])?;
             Ok(format!("{figures}, {}", story.wait_until_back(last, &scene, |now| now != id)?))
+        })?;
+
+        self.act("what was used under it, while there was no Redis too, is known", |_| {
+            known(&spender, &of_last, left_of_last.get())
         })?;
 
         let rows = callers.finish(load);
@@ -284,7 +365,7 @@ impl Story<'_> {
 
     /// For whoever has to find out what went wrong: the cluster itself is gone in a moment.
     fn keep_logs(&self) {
-        for (node, ..) in NODES {
+        for node in NODES.map(|(node, ..)| node).into_iter().chain(REDIS) {
             let kept = self.project.logs(node).and_then(|text| self.written(&format!("compose-{node}.log"), &text));
             match kept {
                 Ok(path) => say(&format!("compose: {node} has logged {path}")),
@@ -307,6 +388,11 @@ impl Scene<'_> {
         let (_, serving) = all.iter_mut().find(|(name, _)| &**name == node).expect("one of the three");
         change(serving, now);
     }
+}
+
+/// What is left of a key under its next owner, after one more was spent.
+fn known(spender: &Spender, key: &str, left: u64) -> Result<String> {
+    Ok(format!("{left} were left, {} now", spender.known(key, left)?))
 }
 
 /// A node that was only just told of a policy may not know it yet.

@@ -15,6 +15,8 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("mount", "mount"),
     ("env", "coreutils"),
     ("nice", "coreutils"),
+    ("redis-server", "redis-server"),
+    ("redis-cli", "redis-tools"),
 ];
 
 /// The library, as Debian's package `faketime` has it.

@@ -1,6 +1,6 @@
-//! The network inside the cage: a bridge, a namespace per node with one link to it, and the suite itself on the bridge.
-//! Cuts are rules in the node's own namespace against the other nodes' addresses, so callers still reach it; the counters
-//! of these rules prove that a cut was felt.
+//! The network inside the cage: a bridge, a namespace per node and per server of Redis with one link to it, and the suite
+//! itself on the bridge. Cuts are rules in a host's own namespace against the others' addresses, so callers still reach it;
+//! the counters of these rules prove that a cut was felt. One more address leads to whichever Redis is the primary.
 
 use std::fmt;
 use std::net::Ipv4Addr;
@@ -15,7 +15,44 @@ const BRIDGE: &str = "ringfence";
 /// The suite's own address. The range is set aside for tests between networks (RFC 2544).
 const OWN: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 1);
 
-/// What a node no longer hears or says.
+/// Servers of Redis that there is room for: a primary and a replica.
+pub const STORES: usize = 2;
+
+/// The address that nodes are told of Redis, whichever server it leads to.
+pub const STORE: Ipv4Addr = Ipv4Addr::new(198, 18, 0, 20);
+
+/// Where a server of Redis listens.
+pub const STORE_PORT: u16 = 6_379;
+
+/// Who has a namespace, each by its place from 0.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Host {
+    /// A node.
+    Node(usize),
+    /// A server of Redis.
+    Store(usize),
+}
+
+impl Host {
+    /// What its namespace is called.
+    pub fn name(self) -> String {
+        match self {
+            Host::Node(place) => format!("n{}", place + 1),
+            Host::Store(place) => format!("r{}", place + 1),
+        }
+    }
+
+    /// Its own address.
+    pub fn address(self) -> Ipv4Addr {
+        let (first, place) = match self {
+            Host::Node(place) => (11, place),
+            Host::Store(place) => (21, place),
+        };
+        Ipv4Addr::new(198, 18, 0, first + u8::try_from(place).expect("a cluster of the suite is small"))
+    }
+}
+
+/// What a host no longer hears or says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cut {
     /// Nothing comes in from the other nodes, and nothing goes out to them.
@@ -38,25 +75,29 @@ impl fmt::Display for Cut {
 
 /// The address of the node with this place, from 0.
 pub fn address(place: usize) -> Ipv4Addr {
-    Ipv4Addr::new(198, 18, 0, 11 + u8::try_from(place).expect("a cluster of the suite is small"))
+    Host::Node(place).address()
 }
 
 /// The namespace of the node with this place.
 pub fn namespace(place: usize) -> String {
-    format!("n{}", place + 1)
+    Host::Node(place).name()
 }
 
-/// Makes the bridge and so many namespaces.
+/// One call of `ip`.
+fn ip(line: String) -> Result<()> {
+    shell::run("ip", &line.split(' ').collect::<Vec<_>>()).map(drop)
+}
+
+/// Makes the bridge and a namespace for each of so many nodes and for the servers of Redis.
 ///
 /// # Errors
 /// When the system refuses a step.
 pub fn lay(nodes: usize) -> Result<()> {
-    let ip = |line: String| shell::run("ip", &line.split(' ').collect::<Vec<_>>()).map(drop);
     ip(format!("link add {BRIDGE} type bridge"))?;
     ip(format!("addr add {OWN}/24 dev {BRIDGE}"))?;
     ip(format!("link set {BRIDGE} up"))?;
-    for place in 0..nodes {
-        let (name, address) = (namespace(place), address(place));
+    for host in (0..nodes).map(Host::Node).chain((0..STORES).map(Host::Store)) {
+        let (name, address) = (host.name(), host.address());
         ip(format!("netns add {name}"))?;
         ip(format!("link add to-{name} type veth peer name eth0 netns {name}"))?;
         ip(format!("link set to-{name} master {BRIDGE} up"))?;
@@ -67,34 +108,49 @@ pub fn lay(nodes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Cuts a node off from all the others, at once.
+/// Leads [`STORE`] to the server with this place, and no longer to any other. Nodes find out where it is anew, as they do
+/// when a switch tells them.
+///
+/// # Errors
+/// When the system refuses a step.
+pub fn lead_to(place: usize, nodes: usize) -> Result<()> {
+    for other in (0..STORES).map(Host::Store) {
+        ip(format!("-n {} addr flush to {STORE} dev eth0", other.name()))?;
+    }
+    ip(format!("-n {} addr add {STORE}/32 dev eth0", Host::Store(place).name()))?;
+    for node in 0..nodes {
+        ip(format!("-n {} neigh flush to {STORE}", namespace(node)))?;
+    }
+    Ok(())
+}
+
+/// Cuts a host off from these addresses, at once.
 ///
 /// # Errors
 /// When the system refuses the rules.
-pub fn cut(node: usize, nodes: usize, cut: Cut) -> Result<()> {
-    let others: Vec<Ipv4Addr> = (0..nodes).filter(|other| *other != node).map(address).collect();
-    restore(node, &rules(&others, cut))
+pub fn cut(host: Host, others: &[Ipv4Addr], cut: Cut) -> Result<()> {
+    restore(host, &rules(others, cut))
 }
 
-/// Ends every cut of a node.
+/// Ends every cut of a host.
 ///
 /// # Errors
 /// When the system refuses the rules.
-pub fn heal(node: usize) -> Result<()> {
-    restore(node, &rules(&[], Cut::Both))
+pub fn heal(host: Host) -> Result<()> {
+    restore(host, &rules(&[], Cut::Both))
 }
 
-/// How many packets a node's cut has swallowed.
+/// How many packets a host's cut has swallowed.
 ///
 /// # Errors
 /// When the system does not say.
-pub fn swallowed(node: usize) -> Result<u64> {
-    let listing = shell::run("ip", &["netns", "exec", &namespace(node), "iptables-save", "-c", "-t", "filter"])?;
+pub fn swallowed(host: Host) -> Result<u64> {
+    let listing = shell::run("ip", &["netns", "exec", &host.name(), "iptables-save", "-c", "-t", "filter"])?;
     packets(&listing)
 }
 
-fn restore(node: usize, rules: &str) -> Result<()> {
-    shell::run_with_input("ip", &["netns", "exec", &namespace(node), "iptables-restore", "-w"], rules).map(drop)
+fn restore(host: Host, rules: &str) -> Result<()> {
+    shell::run_with_input("ip", &["netns", "exec", &host.name(), "iptables-restore", "-w"], rules).map(drop)
 }
 
 /// The whole table, so that applying it replaces whatever was there in one step.

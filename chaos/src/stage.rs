@@ -1,6 +1,8 @@
 //! One cluster of three real nodes under load, and what a scenario can do with it: break, mend, wait, measure, claim. A
 //! scenario is a short script of these.
 
+mod stores;
+
 use std::collections::BTreeSet;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,14 +17,18 @@ use crate::admin::{Admin, Cluster, ReportedClock};
 use crate::bounds::{LOOK_EVERY, OWNED_AGAIN, SETTLED_WITHIN};
 use crate::clock_fault::ClockFault;
 use crate::load::Callers;
-use crate::net::{self, Cut};
+use crate::net::{self, Cut, Host};
 use crate::node::Node;
 use crate::node_file::{NodeFile, name};
+use crate::redis::Redis;
 use crate::serving::Serving;
 use crate::stalls::Sleeper;
+use crate::succession::Succession;
 use crate::terms::POLICY;
 use crate::tokens;
 use crate::watch::{Watch, seconds};
+
+pub use stores::DURABLE;
 
 /// How often a clock is read to be read once well.
 const CLOCK_READINGS: usize = 12;
@@ -83,6 +89,14 @@ pub struct Notes {
     pub is_unmoved: bool,
     /// When one node was alone, without a quorum.
     pub alone: Option<(Moment, Moment)>,
+    /// Whether nodes had a Redis.
+    pub has_redis: bool,
+    /// Who had to be followed by others, and what these have to know.
+    pub successions: Vec<Succession>,
+    /// From when until when there was no Redis, and every node knew that what it keeps does not count.
+    pub away: Option<(Moment, Moment)>,
+    /// What else is told of it, in a few words each.
+    pub facts: Vec<String>,
     /// How much faster the fastest clock ran than the suite's, and how much slower the slowest, in millionths.
     pub clocks_off: i32,
 }
@@ -97,6 +111,10 @@ pub struct Stage {
     pub sleeper: Sleeper,
     nodes: Vec<Node>,
     serving: Vec<Serving>,
+    /// The servers of Redis, if there are any, and the place of the one that nodes are led to.
+    stores: Vec<Redis>,
+    primary: usize,
+    policy: &'static str,
     admin: Admin,
     check_token: String,
     folder: PathBuf,
@@ -139,6 +157,9 @@ impl Stage {
             sleeper: Sleeper::start(watch),
             nodes,
             serving: vec![Serving::default(); NODES],
+            stores: Vec::new(),
+            primary: 0,
+            policy: POLICY,
             admin: Admin::new(&admin_token),
             check_token,
             folder: folder.to_owned(),
@@ -148,6 +169,11 @@ impl Stage {
     /// The scenario's folder.
     pub fn folder(&self) -> &Path {
         &self.folder
+    }
+
+    /// The policy that the cluster is founded with.
+    pub fn policy(&self) -> &'static str {
+        self.policy
     }
 
     /// Gives a node wrong clocks, before it is started.
@@ -264,7 +290,8 @@ impl Stage {
     pub fn cut(&mut self, node: usize, cut: Cut) -> Result<Moment> {
         let at = self.mark(format!("cut {} {cut}", name(node)));
         self.notes.victims.insert(node);
-        net::cut(node, NODES, cut)?;
+        let others: Vec<_> = (0..NODES).filter(|other| *other != node).map(net::address).collect();
+        net::cut(Host::Node(node), &others, cut)?;
         Ok(at)
     }
 
@@ -273,12 +300,16 @@ impl Stage {
     /// # Errors
     /// When the system refuses.
     pub fn mend(&mut self, node: usize) -> Result<()> {
-        let swallowed = net::swallowed(node)?;
-        net::heal(node)?;
-        self.mark(format!("mend {}", name(node)));
+        self.mend_host(Host::Node(node)).map(drop)
+    }
+
+    fn mend_host(&mut self, host: Host) -> Result<Moment> {
+        let swallowed = net::swallowed(host)?;
+        net::heal(host)?;
+        let at = self.mark(format!("mend {}", host.name()));
         let but = Some("it swallowed no packet".to_owned()).filter(|_| swallowed == 0);
         self.claim("the cut was felt", but);
-        Ok(())
+        Ok(at)
     }
 
     /// Sets a node's wall clock.

@@ -10,6 +10,15 @@ use sim::{Edges, Promise, Terms};
 /// The suite's policy.
 pub const POLICY: &str = include_str!("../policy.yaml");
 
+/// The policy of scenarios with a Redis.
+pub const KEPT: &str = include_str!("../kept.yaml");
+
+/// The limit of it that is asked about all the time and never used up.
+pub const ROOMY: &str = "closed-roomy";
+
+/// What one write allows of it beyond what is used.
+pub const ROOMY_CHUNK: u64 = 24;
+
 /// The limit that the load leaves alone: what is used of it is what a script charged.
 pub const LEDGER: &str = "closed-ledger";
 
@@ -98,7 +107,11 @@ mod tests {
     use super::*;
 
     fn terms() -> Vec<Terms> {
-        of_policy(POLICY, 3, &|period| Edges { at: Moment::from_nanos(period.as_nanos()), unsure: Span::ZERO }).unwrap()
+        of(POLICY)
+    }
+
+    fn of(policy: &str) -> Vec<Terms> {
+        of_policy(policy, 3, &|period| Edges { at: Moment::from_nanos(period.as_nanos()), unsure: Span::ZERO }).unwrap()
     }
 
     fn named(name: &str) -> Terms {
@@ -129,6 +142,16 @@ mod tests {
     #[test]
     fn the_ledger_has_the_capacity_that_scripts_count_from() {
         assert_eq!(named(LEDGER).owner.counted, Counted::Bucket { burst: LEDGER_CAPACITY });
+    }
+
+    #[test]
+    fn the_policy_beside_redis_has_every_failure_mode_and_one_limit_with_room() {
+        let terms = of(KEPT);
+        let modes: std::collections::BTreeSet<_> = terms.iter().map(|terms| mode_word(terms.fail)).collect();
+        assert_eq!(modes.into_iter().collect::<Vec<_>>(), ["closed", "emergency", "open"]);
+        let roomy = terms.iter().find(|terms| &*terms.limit == ROOMY).unwrap();
+        assert_eq!(roomy.owner.rate.amount() / limits::KEPT_PARTS, ROOMY_CHUNK);
+        assert!(roomy.owner.rate.period() > limits::KEPT_ABOVE);
     }
 
     #[test]

@@ -12,14 +12,14 @@ use sim::{Clocks, LimitVerdict, Outcome, Reason, Row, Source, Violation, judge};
 
 use crate::bounds::OWNED_AGAIN;
 use crate::keys::{self, Chosen};
-use crate::net;
+use crate::net::{self, Host};
 use crate::node_file::name;
 use crate::scenarios::Scenario;
 use crate::serving::Serving;
-use crate::stage::{Claim, NODES, Notes, Stage};
+use crate::stage::{Claim, DURABLE, NODES, Notes, Stage};
 use crate::stalls::Stalls;
-use crate::terms::{self, LEDGER, POLICY};
-use crate::{history_file, report};
+use crate::terms::{self, LEDGER, ROOMY};
+use crate::{history_file, report, succession};
 
 /// How long the load runs before anything breaks: long enough to use every limit up.
 const WARM: Duration = Duration::from_millis(3_500);
@@ -34,8 +34,11 @@ const WHOLE_AFTER: Span = Span::from_millis(500);
 /// owners agree on it within 100 ms.
 const EDGES_UNSURE: Span = Span::from_millis(300);
 
-/// The limit that fails open and is otherwise like `closed-log`.
+/// A limit that fails open and of which nothing outlives its owner, Redis or not.
 const CONTROL: &str = "open-pressed";
+
+/// Marks of a cluster that is waited for; the first other one is the first fault.
+const BEFORE_THE_FAULT: [&str; 2] = ["settled", DURABLE];
 
 /// What is needed to run scenarios.
 #[derive(Clone, Debug)]
@@ -116,7 +119,7 @@ fn carry_out(trial: &mut Trial, options: &Options<'_>) -> Result<()> {
     stage.found().context("founding the cluster")?;
     let callers = stage.callers()?;
     let watch = stage.watch;
-    let terms = terms::of_policy(POLICY, NODES as u64, &|period| watch.edges(period, EDGES_UNSURE))?;
+    let terms = terms::of_policy(stage.policy(), NODES as u64, &|period| watch.edges(period, EDGES_UNSURE))?;
     let limits: Vec<Arc<str>> = terms.iter().map(|terms| Arc::clone(&terms.limit)).collect();
     let chosen = keys::choose(&callers, &limits)?;
     let load = callers.ask(chosen.iter().map(|chosen| chosen.stream.clone()).collect(), watch);
@@ -127,8 +130,8 @@ fn carry_out(trial: &mut Trial, options: &Options<'_>) -> Result<()> {
         stage.pass(WHOLE);
     }
     let rows = callers.finish(load);
-    for node in 0..NODES {
-        net::heal(node)?;
+    for host in (0..NODES).map(Host::Node).chain((0..net::STORES).map(Host::Store)) {
+        net::heal(host)?;
     }
     history_file::write(&folder.join("history.jsonl"), &rows)?;
     let Stage { notes, sleeper, .. } = &mut stage;
@@ -142,6 +145,8 @@ fn carry_out(trial: &mut Trial, options: &Options<'_>) -> Result<()> {
     claim_felt(trial, &rows);
     claim_unmoved(trial, &rows);
     claim_alone(trial, &rows);
+    claim_known(trial, &rows);
+    claim_free(trial, &rows);
     if trial.scenario.spares {
         claim_spared(trial, &rows, &chosen);
     }
@@ -156,7 +161,7 @@ fn judge_all(trial: &mut Trial, rows: &[Row], terms: &[sim::Terms], serving: &[S
     let unproven = |row: &Row| matches!(row.outcome, Outcome::Silent(_)) && stalled(row) > Span::ZERO;
     let grace = |row: &Row| if owed(row) && !unproven(row) { Some(stalled(row)) } else { None };
     let clocks = Clocks::within_millionths(trial.notes.clocks_off);
-    let broke = trial.notes.marks.iter().find(|mark| mark.says != "settled").map(|mark| mark.at);
+    let broke = trial.notes.marks.iter().find(|mark| !BEFORE_THE_FAULT.contains(&&*mark.says)).map(|mark| mark.at);
     for terms in terms {
         let verdict = judge(rows, terms, &Circumstances { clocks, grace: &grace })?;
         let degraded = rows.iter().filter(|row| row.limit == terms.limit && is_degraded(row));
@@ -180,7 +185,7 @@ fn is_degraded(row: &Row) -> bool {
 
 /// A load that does not use its limits up proves nothing about them.
 fn claim_pressed(notes: &mut Notes, verdict: &LimitVerdict) {
-    if verdict.fail == FailMode::Closed && &*verdict.limit != LEDGER {
+    if verdict.fail == FailMode::Closed && ![LEDGER, ROOMY].contains(&&*verdict.limit) {
         let refused = verdict.denied.get(&Reason::Limit).copied().unwrap_or(0);
         let but = Some("nobody was refused for it".to_owned()).filter(|_| refused == 0);
         notes.claims.push(Claim { says: format!("the load uses {} up", verdict.limit), but });
@@ -189,17 +194,31 @@ fn claim_pressed(notes: &mut Notes, verdict: &LimitVerdict) {
 
 /// A cluster that is whole again answers as if nothing had happened.
 fn claim_whole(trial: &mut Trial, rows: &[Row], whole: Moment) {
-    let after = rows.iter().filter(|row| row.invoked >= whole.saturating_add(WHOLE_AFTER));
-    let after: Vec<&Row> = after.collect();
+    let from = whole.saturating_add(WHOLE_AFTER);
+    let after: Vec<&Row> = rows.iter().filter(|row| row.invoked >= from).collect();
+    claim_answered(trial, &after, "once whole again, owners answer everything");
+}
+
+/// While Redis is away nobody waits for it, and nobody is over for it.
+fn claim_free(trial: &mut Trial, rows: &[Row]) {
+    let Some((from, until)) = trial.notes.away else { return };
+    let during: Vec<&Row> = rows.iter().filter(|row| row.invoked >= from && row.returned <= until).collect();
+    claim_answered(trial, &during, "while nothing that is kept counts, owners answer everything");
+    let excess = trial.limits.iter().map(|seen| seen.verdict.excess()).max().unwrap_or(0);
+    let but = Some(format!("one was over by {excess}")).filter(|_| excess > 0);
+    trial.notes.claims.push(Claim { says: "no limit is over, open ones neither".into(), but });
+}
+
+fn claim_answered(trial: &mut Trial, rows: &[&Row], says: &str) {
     let odd =
-        after.iter().filter(|row| is_degraded(row) && trial.stalls.within(row.invoked, row.returned) == Span::ZERO);
+        rows.iter().filter(|row| is_degraded(row) && trial.stalls.within(row.invoked, row.returned) == Span::ZERO);
     let odd: Vec<_> = odd.collect();
-    let but = match (after.len(), odd.first()) {
+    let but = match (rows.len(), odd.first()) {
         (0, _) => Some("nothing was asked".to_owned()),
-        (_, Some(first)) => Some(format!("{} of {} answers, such as {:?}", odd.len(), after.len(), first.outcome)),
+        (_, Some(first)) => Some(format!("{} of {} answers, such as {:?}", odd.len(), rows.len(), first.outcome)),
         (_, None) => None,
     };
-    trial.notes.claims.push(Claim { says: "once whole again, owners answer everything".into(), but });
+    trial.notes.claims.push(Claim { says: says.into(), but });
 }
 
 /// Where nobody had to be replaced, nobody may have to guess what was used.
@@ -226,6 +245,17 @@ fn claim_alone(trial: &mut Trial, rows: &[Row]) {
     let but = Some(format!("{refused} refused, {passed} let pass, {odd} answered otherwise"));
     let but = but.filter(|_| refused == 0 || passed == 0 || odd > 0);
     trial.notes.claims.push(Claim { says: "alone, a node answers by failure mode and nothing else".into(), but });
+}
+
+/// Where what was used outlives its owner, the next one knows it; and where it cannot be known, nobody guesses.
+fn claim_known(trial: &mut Trial, rows: &[Row]) {
+    for succession in std::mem::take(&mut trial.notes.successions) {
+        let found = succession::hold(rows, &succession);
+        let but = found.as_ref().err().cloned();
+        trial.notes.claims.push(Claim { says: succession.promise().into(), but });
+        trial.notes.facts.extend(found.ok());
+        trial.notes.successions.push(succession);
+    }
 }
 
 /// Where somebody had to be replaced, callers must have felt it, or the fault was none.

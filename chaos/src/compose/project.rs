@@ -14,6 +14,12 @@ use crate::shell;
 /// The nodes of deploy/compose.yaml, each with the ports of its API and of its admin API on the host.
 pub const NODES: [(&str, u16, u16); 3] = [("n1", 7600, 7602), ("n2", 7610, 7612), ("n3", 7620, 7622)];
 
+/// The services of Redis: the one that nodes are led to, and the one that follows it.
+pub const REDIS: [&str; 2] = ["redis", "redis-replica"];
+
+/// Calls Redis inside its container as an operator does.
+const REDIS_CLI: &str = "REDISCLI_AUTH=$(cat /run/redis/operator) exec redis-cli --user operator \"$@\"";
+
 /// The repository: this crate lies one folder below it.
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/..");
 
@@ -148,6 +154,25 @@ impl Project {
             }
             std::thread::sleep(LOOK_AGAIN);
         }
+    }
+
+    /// What one of the [`REDIS`] answers to a command.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn redis(&self, service: &str, words: &[&str]) -> Result<String> {
+        let container = self.container(service)?;
+        let said = self.docker(&[&["exec", &container, "sh", "-c", REDIS_CLI, "redis-cli"], words].concat())?;
+        Ok(said.trim().to_owned())
+    }
+
+    /// What it answers to somebody who says no password.
+    ///
+    /// # Errors
+    /// What the engine says.
+    pub fn redis_of_nobody(&self, service: &str) -> Result<String> {
+        let container = self.container(service)?;
+        Ok(self.docker(&["exec", &container, "redis-cli", "ping"])?.trim().to_owned())
     }
 
     /// What a node has logged.
@@ -294,7 +319,9 @@ mod tests {
 
     #[test]
     fn the_files_that_the_image_is_made_of_are_there() {
-        for file in ["deploy/Dockerfile", "deploy/compose.yaml", "deploy/development.token", "LICENSE-MIT"] {
+        for file in
+            ["deploy/Dockerfile", "deploy/compose.yaml", "deploy/redis.conf", "deploy/development.token", "LICENSE-MIT"]
+        {
             assert!(root().join(file).is_file(), "{file}");
         }
     }

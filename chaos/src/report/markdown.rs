@@ -9,8 +9,7 @@ use crate::watch::seconds;
 /// All of it.
 pub fn report(trials: &[Trial]) -> String {
     let mut text = "# What broke, and what callers saw\n\n".to_owned();
-    let _ =
-        writeln!(text, "| scenario | outcome | checks | owned again | stalls of the machine |\n|---|---|---|---|---|");
+    let _ = writeln!(text, "| scenario | outcome | checks | measured | stalls of the machine |\n|---|---|---|---|---|");
     for trial in trials {
         let owned: Vec<_> = trial.notes.measured.iter().map(|one| format!("{:.2} s", seconds(one.took))).collect();
         let _ = writeln!(

@@ -5,7 +5,8 @@ use sim::{LimitVerdict, Reason, Source};
 
 use crate::bounds::{GIVEN_AWAY, OWNED_AGAIN};
 use crate::load::DEADLINE;
-use crate::terms::mode_word;
+use crate::succession::Knows;
+use crate::terms::{ROOMY_CHUNK, mode_word};
 use crate::trial::{LimitSeen, Trial};
 use crate::watch::seconds;
 
@@ -31,17 +32,24 @@ const MODES: [&str; 3] = ["closed", "open", "emergency"];
 enum Course {
     /// They wait for a lease to run out, and are taken over.
     TakenOver,
+    /// The same, by owners who know what was used.
+    Known,
     /// They are given away as planned.
     GivenAway,
     /// They stay where they are.
     Unmoved,
+    /// The same; what is lost is what they are kept in.
+    Unkept,
 }
 
 fn course(trial: &Trial) -> Course {
+    let known = trial.notes.successions.iter().any(|succession| succession.knows == Knows::TheRest);
     let held_to = |bound: Span| trial.notes.measured.iter().any(|measured| measured.bound == bound);
     match (held_to(OWNED_AGAIN), held_to(GIVEN_AWAY)) {
+        (true, _) if known => Course::Known,
         (true, _) => Course::TakenOver,
         (false, true) => Course::GivenAway,
+        (false, false) if trial.notes.has_redis => Course::Unkept,
         (false, false) => Course::Unmoved,
     }
 }
@@ -53,7 +61,7 @@ pub fn rows(trial: &Trial) -> Vec<Cells> {
         event: trial.scenario.event.to_owned(),
         mode,
         callers: callers(course, mode),
-        bound: bound(course, mode),
+        bound: bound(trial, course, mode),
         measured: measured(trial, mode),
     };
     let mut rows: Vec<Cells> = MODES.into_iter().map(row).collect();
@@ -75,24 +83,54 @@ fn callers(course: Course, mode: &str) -> &'static str {
             "a share of the limit from the node that was asked, source `emergency`; beyond it `unavailable`; then \
              `recovering`"
         }
+        (Course::Known, "closed") => {
+            "denied, `unavailable`, until somebody owns the key again; then what was left, less a chunk at most; \
+             `recovering` where that chunk alone refuses"
+        }
+        (Course::Known, "open") => {
+            "allowed, source `open`, until somebody owns the key again; then what was left when it was written down last"
+        }
+        (Course::Known, _) => {
+            "a share of the limit from the node that was asked, source `emergency`; beyond it `unavailable`; then what was \
+             left, less a chunk at most"
+        }
         (Course::GivenAway, "open") => "answers of the new owner, which begins afresh",
         (Course::GivenAway, _) => "answers of the new owner; `recovering`, until what may have been used has passed",
         (Course::Unmoved, "closed") => "denied, `unavailable`, where no owner answers in time",
         (Course::Unmoved, "open") => "allowed, source `open`, where no owner answers in time",
         (Course::Unmoved, _) => "a share of the limit, source `emergency`, where no owner answers in time",
+        (Course::Unkept, "open") => "answers of the owner",
+        (Course::Unkept, "closed") => {
+            "answers of the owner; `unavailable` for a key that outruns what was written for it, until nodes know that \
+             nothing counts, and for moments while it is written anew"
+        }
+        (Course::Unkept, _) => {
+            "answers of the owner; a share of the limit for a key that outruns what was written for it, until nodes know \
+             that nothing counts, and for moments while it is written anew"
+        }
     }
 }
 
-fn bound(course: Course, mode: &str) -> String {
-    let owned = match course {
-        Course::TakenOver => format!("owned again within {:.2} s; ", seconds(OWNED_AGAIN)),
-        Course::GivenAway => format!("owned again within {:.2} s; ", seconds(GIVEN_AWAY)),
-        Course::Unmoved => String::new(),
+fn bound(trial: &Trial, course: Course, mode: &str) -> String {
+    let mut times: Vec<String> = Vec::new();
+    for one in &trial.notes.measured {
+        let time = format!("{} within {:.2} s; ", one.what, seconds(one.bound));
+        // What is measured twice is held to the same.
+        if !times.contains(&time) {
+            times.push(time);
+        }
+    }
+    let times = times.concat();
+    let lost = match course {
+        Course::Unmoved | Course::Unkept => "",
+        Course::TakenOver | Course::GivenAway => " and what was lost, once",
+        Course::Known => " and what was not written, or lost with Redis, once",
     };
-    let lost = if course == Course::Unmoved { "" } else { " and what was lost, once" };
     let deadline = DEADLINE.as_millis();
     match mode {
-        "closed" => format!("{owned}0 over"),
+        "closed" if course == Course::Known => format!("{times}0 over; a chunk fewer, {ROOMY_CHUNK} of 1,200"),
+        "closed" => format!("{times}0 over"),
+        "open" if course == Course::Unkept => format!("every answer within {deadline} ms; 0 over"),
         "open" => format!("every answer within {deadline} ms; over by what is asked meanwhile{lost}"),
         _ => "the share, 30 %, of all nodes together".to_owned(),
     }
@@ -108,8 +146,7 @@ fn measured(trial: &Trial, mode: &str) -> String {
     let slowest = verdicts.iter().map(|one| one.slowest).max().unwrap_or(Span::ZERO);
     let degraded = seen.iter().map(|seen| seen.degraded_for).max().unwrap_or(Span::ZERO);
     let owned = trial.notes.measured.iter().map(|one| format!("{} after {:.2} s", one.what, seconds(one.took)));
-    let mut parts: Vec<String> = if mode == "closed" { owned.collect() } else { Vec::new() };
-    parts.push(format!("of {asked}:"));
+    let mut times: Vec<String> = if mode == "closed" { owned.collect() } else { Vec::new() };
     let mut counts = Vec::new();
     let mut count = |number: u64, what: &str| {
         if number > 0 {
@@ -124,14 +161,14 @@ fn measured(trial: &Trial, mode: &str) -> String {
     if counts.is_empty() {
         counts.push("all answered by owners".to_owned());
     }
-    parts.push(counts.join(", "));
+    times.push(format!("of {asked}: {}", counts.join(", ")));
+    let facts = trial.notes.facts.iter().filter(|_| mode == "closed").cloned();
     let tail = [
         Some(format!("the last after {:.2} s", seconds(degraded))).filter(|_| degraded > Span::ZERO),
         Some(over(&verdicts)),
         Some(format!("slowest answer {} ms", slowest.as_millis_ceil())),
     ];
-    let head = parts.join(" ").replace(" s of ", " s; of ");
-    std::iter::once(head).chain(tail.into_iter().flatten()).collect::<Vec<_>>().join("; ")
+    times.into_iter().chain(tail.into_iter().flatten()).chain(facts).collect::<Vec<_>>().join("; ")
 }
 
 /// By how much the fullest stretch was over, and how full it was.
@@ -180,6 +217,20 @@ mod tests {
         );
         assert!(rows[1].measured.contains("of 100: 9 let pass"), "{}", rows[1].measured);
         assert!(rows[2].measured.contains("a share at its fullest gave 11 of 12"), "{}", rows[2].measured);
+    }
+
+    #[test]
+    fn owners_who_know_have_other_words_and_their_facts() {
+        let mut trial = made_up::trial();
+        let victims = std::collections::BTreeSet::from(["n2".to_owned()]);
+        let succession = crate::succession::Succession { at: limits::Moment::ZERO, victims, knows: Knows::TheRest };
+        (trial.notes.has_redis, trial.notes.successions) = (true, vec![succession]);
+        trial.notes.facts = vec!["9 more admitted".to_owned()];
+        let known = rows(&trial);
+        assert_eq!(known[0].bound, "owned again within 4.65 s; 0 over; a chunk fewer, 24 of 1,200");
+        assert!(known[0].measured.ends_with("; 9 more admitted") && !known[1].measured.contains("9 more"));
+        trial.notes.measured.clear();
+        assert!(rows(&trial)[0].callers.starts_with("answers of the owner"));
     }
 
     #[test]

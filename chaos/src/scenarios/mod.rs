@@ -6,6 +6,7 @@ mod crashes;
 mod cuts;
 mod freezes;
 mod ledger;
+mod redis;
 mod restarts;
 
 use std::path::Path;
@@ -147,6 +148,62 @@ pub const ALL: &[Scenario] = &[
         event: "one node's clocks half a percent fast, and another killed",
         prepare: clocks::fast,
         script: clocks::rate,
+        spares: false,
+    },
+    Scenario {
+        name: "redis-owner",
+        event: "with Redis: `kill -9` of an owner",
+        prepare: redis::alone,
+        script: redis::owner,
+        spares: true,
+    },
+    Scenario {
+        name: "redis-empty",
+        event: "Redis killed and back empty, then an owner killed",
+        prepare: redis::alone,
+        script: redis::back_empty,
+        spares: true,
+    },
+    Scenario {
+        name: "redis-frozen",
+        event: "Redis frozen for 3 s (SIGSTOP)",
+        prepare: redis::alone,
+        script: redis::frozen,
+        spares: false,
+    },
+    Scenario {
+        name: "redis-cut",
+        event: "Redis cut off for 3 s, silently",
+        prepare: redis::alone,
+        script: redis::cut_off,
+        spares: false,
+    },
+    Scenario {
+        name: "redis-flushed",
+        event: "Redis flushed, then an owner killed",
+        prepare: redis::alone,
+        script: redis::flushed,
+        spares: true,
+    },
+    Scenario {
+        name: "redis-failover",
+        event: "Redis failed over to a replica that lacks a second, an owner killed; and back, another killed",
+        prepare: redis::replicated,
+        script: redis::failed_over,
+        spares: false,
+    },
+    Scenario {
+        name: "redis-all-three",
+        event: "with Redis: all killed, all restarted",
+        prepare: redis::alone,
+        script: redis::all_killed,
+        spares: false,
+    },
+    Scenario {
+        name: "redis-and-all",
+        event: "all killed, Redis too, all restarted",
+        prepare: redis::alone,
+        script: redis::all_and_redis_killed,
         spares: false,
     },
 ];

@@ -244,17 +244,19 @@ impl Owner {
     ) -> Option<Recovered> {
         let (mut gate, _) = self.enter(partition)?;
         let policies = self.views.policies.load();
-        let recovered = gate.handle_found(epoch, found, bound, &policies.catalogue, self.now())?;
+        let recovered = gate.handle_found(epoch, found, bound, &policies.catalogue, self.now());
         let wants_write = gate.wants_write();
         drop(gate);
+        // Of a partition that was claimed again nothing is news, and all of it is to be written.
+        if wants_write {
+            self.want_write(partition);
+        }
+        let recovered = recovered?;
         self.count_reign(match recovered {
             Recovered::Fresh => ActivatedState::Fresh,
             Recovered::Allowance { .. } => ActivatedState::Allowance,
             Recovered::WorstCase => ActivatedState::WorstCase,
         });
-        if wants_write {
-            self.want_write(partition);
-        }
         Some(recovered)
     }
 

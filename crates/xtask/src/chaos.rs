@@ -17,6 +17,8 @@ const PROGRAMS: &[Program] = &[
     Program { name: "ip", package: "iproute2" },
     Program { name: "iptables", package: "iptables" },
     Program { name: "faketime", package: "faketime" },
+    Program { name: "redis-server", package: "redis-server" },
+    Program { name: "redis-cli", package: "redis-tools" },
 ];
 
 /// Builds the program and the suite, and runs the suite with these words; without any, all of it.
@@ -40,7 +42,9 @@ pub fn run(root: &Path, words: &[&str], see: impl FnMut(&str)) -> Result<()> {
 pub fn compose(root: &Path, see: impl FnMut(&str)) -> Result<()> {
     machine::need_engine()?;
     machine::need_compose()?;
-    image::need_base(root)?;
+    for base in [image::DEBIAN, image::REDIS] {
+        image::need_base(root, &base)?;
+    }
     image::build_program(root)?;
     build(root)?;
     let program = shell::target(root)?.join("release/ringfence");

@@ -8,8 +8,17 @@ use anyhow::{Context as _, Result};
 
 use crate::{machine, shell};
 
+/// An image that others make, and what `deploy/base-images.sh` calls it.
+pub struct Base {
+    image: &'static str,
+    word: &'static str,
+}
+
 /// What the image begins with.
-const BASE: &str = "debian:bookworm-slim";
+pub const DEBIAN: Base = Base { image: "debian:bookworm-slim", word: "debian" };
+
+/// What deploy/compose.yaml starts beside it.
+pub const REDIS: Base = Base { image: "redis:7-bookworm", word: "redis" };
 
 /// What deploy/compose.yaml starts.
 const IMAGE: &str = "ringfence:local";
@@ -20,7 +29,7 @@ const IMAGE: &str = "ringfence:local";
 /// When there is no engine ([`machine::DidNotRun`]), or something does not build.
 pub fn run(root: &Path) -> Result<()> {
     machine::need_engine()?;
-    need_base(root)?;
+    need_base(root, &DEBIAN)?;
     build_program(root)?;
     let revision = shell::answer(Command::new("git").args(["rev-parse", "HEAD"]).current_dir(root)).unwrap_or_default();
     let revision = format!("REVISION={}", revision.trim());
@@ -34,16 +43,16 @@ pub fn run(root: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Sees to it that the base image is there: from the registry where one is reached, made here where none is.
+/// Sees to it that such an image is there: from the registry where one is reached, made here where none is.
 ///
 /// # Errors
 /// When it can neither be had nor made; the script says why.
-pub fn need_base(root: &Path) -> Result<()> {
+pub fn need_base(root: &Path, base: &Base) -> Result<()> {
     let docker = |words: [&str; 3]| shell::answer(Command::new("docker").args(words)).is_some();
-    if docker(["image", "inspect", BASE]) || docker(["pull", "--quiet", BASE]) {
+    if docker(["image", "inspect", base.image]) || docker(["pull", "--quiet", base.image]) {
         return Ok(());
     }
-    shell::run(Command::new("deploy/base-images.sh").arg("debian").current_dir(root))
+    shell::run(Command::new("deploy/base-images.sh").arg(base.word).current_dir(root))
 }
 
 /// Builds the program as it is shipped.
