@@ -339,7 +339,9 @@ impl Ledger {
         let full_as_of = reign.full_as_of.map(|full| full.moment);
         let taken_in = taken_in(story, number, account);
         let is_kept = matches!(reign.recovered, Some((_, Recovered::Allowance { .. })));
-        let mut ledger = Ledger { full_as_of, taken_in, is_kept, ..Ledger::default() };
+        // What was used under other numbers may be more than these hold, and stays used.
+        let changed = is_kept && account.touches.windows(2).any(|two| two[0].shape != two[1].shape);
+        let mut ledger = Ledger { full_as_of, taken_in, is_kept, changed, ..Ledger::default() };
         let known = |touch: &&Touch| Some(touch.reign) == reign.copy_of && touch.at <= reign.began;
         account.touches.iter().filter(known).for_each(|touch| ledger.write(touch));
         ledger

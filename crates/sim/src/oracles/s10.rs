@@ -6,8 +6,8 @@
 use std::collections::BTreeMap;
 
 use limits::{Algorithm, Keeping, Moment, Shape};
-use ownership::SessionId;
 use ownership::kept::{Incarnation, Keeper};
+use ownership::{CheckId, SessionId};
 use ring::PartitionId;
 
 use super::story::{Key, Story};
@@ -48,9 +48,18 @@ struct Record {
 
 /// What one owner admitted of one key.
 struct Used {
-    charges: Vec<(Moment, u64)>,
+    charges: Vec<Charge>,
     /// By which numbers; `None` once they were not always the same.
     shape: Option<Shape>,
+}
+
+#[derive(Clone, Copy)]
+struct Charge {
+    at: Moment,
+    cost: u64,
+    id: CheckId,
+    /// Whether it was taken back. What a record allows it counts against all the same.
+    undone: bool,
 }
 
 impl Record {
@@ -77,6 +86,11 @@ impl Books {
         } else if let Event::Kept { life, partition, keeper, anew, made, keys } = event {
             let record = self.records.entry((*life, *partition)).or_insert_with(|| Record::claimed(*keeper));
             record.write(*keeper, *anew, *made, keys);
+        } else if let Event::Undone { partition, epoch, id, .. } = event {
+            let here = |of: &(PartitionId, Keeper)| of.0 == *partition && of.1.epoch == *epoch;
+            let used = self.used.iter_mut().filter(|(of, _)| here(of)).flat_map(|(_, keys)| keys.values_mut());
+            let charges = used.flat_map(|used| &mut used.charges).filter(|charge| charge.id == *id);
+            charges.for_each(|charge| charge.undone = true);
         } else if let Event::Flushed { life } = event {
             self.records.retain(|(of, _), _| of != life);
         }
@@ -100,7 +114,7 @@ impl Books {
             let key = (leg.limit, leg.key);
             let used = self.used.entry((decided.partition, keeper)).or_default();
             let used = used.entry(key).or_insert(Used { charges: Vec::new(), shape: Some(leg.shape) });
-            used.charges.push((at, leg.cost));
+            used.charges.push(Charge { at, cost: leg.cost, id: decided.id, undone: false });
             used.shape = used.shape.filter(|shape| *shape == leg.shape);
             self.is_allowed(decided.partition, keeper, &key, at, findings)?;
         }
@@ -128,8 +142,9 @@ impl Books {
         let record = self.records.get(&(life, partition));
         let Some(record) = record.filter(|record| record.is_whole && record.keeper == keeper) else { return Ok(()) };
         let used = &self.used[&(partition, keeper)][key];
-        let since =
-            |since: Moment| used.charges.iter().filter(|(at, _)| *at > since).map(|(_, cost)| cost).sum::<u64>();
+        let since = |since: Moment| {
+            used.charges.iter().filter(|charge| charge.at > since).map(|charge| charge.cost).sum::<u64>()
+        };
         let (spent, allowed) = match (record.keys.get(key), used.shape) {
             (Some((made, allowance)), _) => (since(*made), *allowance),
             (None, Some(shape)) => (used.at_least(&shape, at), shape.implicit()),
@@ -151,12 +166,13 @@ impl Used {
     /// What is used for certain: all of it where nothing comes back while a story lasts, and of a bucket what cannot have
     /// drained, by a clock that runs fast.
     fn at_least(&self, shape: &Shape, now: Moment) -> u64 {
-        let spent: u64 = self.charges.iter().map(|(_, cost)| cost).sum();
-        let (Some((first, _)), Some(rate)) = (self.charges.first(), shape.rate) else { return 0 };
+        let stands = || self.charges.iter().filter(|charge| !charge.undone);
+        let spent: u64 = stands().map(|charge| charge.cost).sum();
+        let (Some(first), Some(rate)) = (stands().next(), shape.rate) else { return 0 };
         match shape.algorithm {
             Algorithm::SlidingLog { .. } => spent,
             Algorithm::TokenBucket { .. } => {
-                let passed = u128::from(now.since(*first).scaled(11, 10).as_nanos());
+                let passed = u128::from(now.since(first.at).scaled(11, 10).as_nanos());
                 let drained = (passed * u128::from(rate.amount())).div_ceil(u128::from(rate.period().as_nanos()));
                 spent.saturating_sub(u64::try_from(drained).unwrap_or(u64::MAX))
             }
