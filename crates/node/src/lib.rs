@@ -50,7 +50,6 @@ pub use events::{EVENTS_KEPT, SeenEvent};
 pub use leave::Left;
 pub use node::{Clocks, Node, StartError, VERSIONS};
 pub use owner::Holdings;
-pub use peer::Durations;
 pub use propose::NotProposed;
 pub use refusals::{Difference, Refused};
 pub use tally::{LimitTally, Outcome, Tally};

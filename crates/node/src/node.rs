@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use control::{Event, VersionRange};
+use histogram::Durations;
 use limits::{Moment, Span, WallTime};
 use parking_lot::Mutex;
 use ring::NodeId;
@@ -21,7 +22,7 @@ use crate::ingress::Ingress;
 use crate::keeping;
 use crate::leave::Left;
 use crate::owner::{Holdings, Owner};
-use crate::peer::{Durations, Links};
+use crate::peer::Links;
 use crate::propose::Proposer;
 use crate::raft::{self, RaftNode, Standing};
 use crate::refusals::{Refusals, Refused};

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use histogram::Durations;
 use limits::Span;
 use node::keeping::Totals;
-use node::{ClockTrust, Durations, Node, Policies};
+use node::{ClockTrust, Node, Policies};
 
 use crate::access::Access;
 use crate::front::Front;
@@ -69,7 +70,7 @@ pub struct StoreFigures {
     /// Requests: kind, what came of them, how many.
     pub requests: Vec<(&'static str, &'static str, u64)>,
     /// How long answers took, by kind.
-    pub durations: Vec<(&'static str, store::Durations)>,
+    pub durations: Vec<(&'static str, Durations)>,
     /// Claims and what was put off.
     pub totals: Totals,
 }
