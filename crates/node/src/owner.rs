@@ -323,6 +323,17 @@ impl Owner {
         self.gates.iter().all(|gate| gate.lock().is_kept_whole())
     }
 
+    /// How old the oldest is of what the store has of what is owned here, and of what it is to have.
+    pub(crate) fn store_ages(&self) -> StoreAges {
+        let oldest = |known: Option<Moment>, found: Option<Moment>| known.into_iter().chain(found).min();
+        let (kept, unwritten) = self.gates.iter().fold((None, None), |(kept, unwritten), gate| {
+            let gate = gate.lock();
+            (oldest(kept, gate.kept_since()), oldest(unwritten, gate.unwritten_since()))
+        });
+        let now = self.now().moment;
+        StoreAges { snapshot: kept.map(|at| now.since(at)), unwritten: unwritten.map(|at| now.since(at)) }
+    }
+
     /// What this node has in the store; `None` without a store.
     pub(crate) fn keeping(&self) -> Option<&Arc<Keeping>> {
         self.keeping.as_ref()
@@ -436,6 +447,15 @@ pub struct Holdings {
     pub keys: usize,
     /// Partitions that this node decides for.
     pub active: usize,
+}
+
+/// How long ago the oldest of it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreAges {
+    /// Since a partition with a key in it was written as a whole, and the store has it; `None` where there is no such.
+    pub snapshot: Option<Span>,
+    /// Since there was something to write that the store has not acknowledged yet; `None` where there is nothing.
+    pub unwritten: Option<Span>,
 }
 
 #[cfg(test)]

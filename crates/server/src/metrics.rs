@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use std::fmt::Error;
 
 use histogram::Durations;
+use limits::Span;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder};
@@ -147,6 +148,10 @@ impl Figures {
         counters(encoder, &families::STORE_CONNECTS, store.connects.iter().filter(|_| there).map(word_count))?;
         let requests = store.requests.iter().map(|(op, outcome, count)| ([*op, *outcome].map(str::to_owned), *count));
         counters(encoder, &families::STORE_REQUESTS, requests)?;
+        counters(encoder, &families::STORE_KEYS_WRITTEN, there.then_some(([], store.keys_written)))?;
+        let age = |age: Option<Span>| there.then(|| ([], age.unwrap_or(Span::ZERO).as_nanos() as f64 / 1e9));
+        gauges(encoder, &families::STORE_SNAPSHOT_AGE, age(store.ages.snapshot))?;
+        gauges(encoder, &families::STORE_UNWRITTEN, age(store.ages.unwritten))?;
         let durations = store.durations.iter().map(|(op, took)| ([(*op).to_owned()], took.clone()));
         histograms(encoder, &families::STORE_REQUEST, durations)?;
         counters(encoder, &families::STORE_CLAIMS, store.totals.claims.iter().map(word_count))?;

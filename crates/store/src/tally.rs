@@ -42,6 +42,7 @@ pub enum Outcome {
 pub struct Tally {
     asked: [[AtomicU64; Outcome::ALL.len()]; Op::ALL.len()],
     times: [Histogram; Op::ALL.len()],
+    keys_written: AtomicU64,
     connected: AtomicU64,
     failed: AtomicU64,
 }
@@ -51,6 +52,7 @@ impl Default for Tally {
         Tally {
             asked: Default::default(),
             times: Op::ALL.map(|_| Histogram::new(&ONE_TRIP_MICROS)),
+            keys_written: AtomicU64::new(0),
             connected: AtomicU64::new(0),
             failed: AtomicU64::new(0),
         }
@@ -71,6 +73,11 @@ impl Tally {
         self.times[op as usize].read()
     }
 
+    /// How many keys the writes carried that were done.
+    pub fn keys_written(&self) -> u64 {
+        self.keys_written.load(Relaxed)
+    }
+
     /// How often a connection came up: once, and once more for each time it had to be made anew.
     pub fn connected(&self) -> u64 {
         self.connected.load(Relaxed)
@@ -87,6 +94,10 @@ impl Tally {
 
     pub(crate) fn count_answer(&self, op: Op, took: Duration) {
         self.times[op as usize].count(took);
+    }
+
+    pub(crate) fn count_keys_written(&self, keys: usize) {
+        self.keys_written.fetch_add(keys as u64, Relaxed);
     }
 
     pub(crate) fn count_connected(&self) {

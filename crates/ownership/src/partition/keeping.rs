@@ -258,7 +258,7 @@ impl Partition {
             let left = self.implicit_left(leg, book, now);
             self.ledger.open(leg.key, of, left, now.moment);
         }
-        self.ledger.want(leg.key, Some(of), needed);
+        self.ledger.want(leg.key, Some(of), needed, now.moment);
     }
 
     /// What is left of the part of a key that needs no writing down.
@@ -286,7 +286,7 @@ impl Partition {
             let left = self.implicit_left(&legs[index], book, now);
             if left <= implicit / 4 {
                 self.ledger.open(charge.key(), of, left, now.moment);
-                self.ledger.want(charge.key(), Some(of), 0);
+                self.ledger.want(charge.key(), Some(of), 0, now.moment);
             }
         }
     }
@@ -318,6 +318,17 @@ impl Partition {
     /// Whether [`Partition::poll_write`] has something.
     pub fn wants_write(&self) -> bool {
         self.is_active() && self.beginning.is_claimed && self.ledger.wants_write()
+    }
+
+    /// Since when there is something to write that is not known to be in the store.
+    pub fn unwritten_since(&self) -> Option<Moment> {
+        self.ledger.unwritten_since().filter(|_| self.is_active())
+    }
+
+    /// When the record that a successor would find was made, as a whole; additions since make it no younger. `None` where there is
+    /// none with a key in it, or it is not obeyed any more.
+    pub fn kept_since(&self) -> Option<Moment> {
+        self.ledger.whole_since().filter(|_| self.is_active())
     }
 
     /// When the write under way was made, if one is.
