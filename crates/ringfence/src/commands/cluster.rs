@@ -178,7 +178,7 @@ fn store_text(cluster: &Value) -> String {
     let Some(store) = cluster.get("redis").filter(|store| !store.is_null()) else { return String::new() };
     let (node, life) = (shown(cluster, "this_node"), shown(store, "incarnation"));
     let stands = match store.get("up").and_then(Value::as_bool) {
-        Some(true) => format!("up, {}, incarnation {life}", shown(store, "version")),
+        Some(true) => format!("up, {}, {}, incarnation {life}", shown(store, "role"), shown(store, "version")),
         Some(false) | None => format!("down: {}", shown(store, "down")),
     };
     let mut text = format!("redis of {node}: {stands}  {node} is {}\n", shown(cluster, "durability"));
@@ -317,12 +317,12 @@ mod tests {
         let mut cluster = cluster(json!("n1"), 0, "live");
         assert_eq!(store_text(&cluster), "", "a node without a store");
         cluster["durability"] = json!("durable");
-        cluster["redis"] = json!({"up": true, "version": "7.0.15", "incarnation": "aa.bb", "warnings": [],
+        cluster["redis"] = json!({"up": true, "role": "primary", "version": "7.0.15", "incarnation": "aa.bb", "warnings": [],
             "snapshot_age_ms": 61_540, "unwritten_ms": null, "put_off": {"allowance": 4, "loading": 9}, "fenced_writes": 1});
         cluster["nodes"][0]["durable"] = json!("aa.bb");
         assert_eq!(
             store_text(&cluster),
-            "redis of n1: up, 7.0.15, incarnation aa.bb  n1 is durable\n\
+            "redis of n1: up, primary, 7.0.15, incarnation aa.bb  n1 is durable\n\
              redis of n1: oldest snapshot 61.5 s  oldest unwritten none  allowance waits 4  fenced writes 1\n\
              log: n2 volatile\n\
              log: n1 durable in aa.bb\n"

@@ -201,8 +201,10 @@ fn store_body(node: &Node) -> Value {
     };
     let ages = node.store_ages();
     let millis = |age: Option<Span>| age.map(|age| age.as_nanos() / 1_000_000);
+    // Nothing else is ever up: a replica is refused.
+    let role = store.up.map(|_| "primary");
     json!({
-        "up": store.up.is_some(), "incarnation": store.up.map(|store| store.to_string()), "version": store.version,
+        "up": store.up.is_some(), "role": role, "incarnation": store.up.map(|store| store.to_string()), "version": store.version,
         "warnings": store.warnings, "down": store.down, "durable_in": store.durable.map(|store| store.to_string()),
         "obeyed": store.bound, "claims": counted(&totals.claims), "put_off": counted(&totals.put_off),
         "fenced_writes": totals.fenced,
