@@ -49,6 +49,8 @@ pub struct Owner {
     sealed: AtomicBool,
     /// Where partitions say that they have something to write; `None` without a store.
     keeping: Option<Arc<Keeping>>,
+    /// Of each partition, at which epoch its reign was counted last.
+    counted: Box<[AtomicU64]>,
     fresh_reigns: AtomicU64,
     allowance_reigns: AtomicU64,
     worst_case_reigns: AtomicU64,
@@ -95,6 +97,7 @@ impl Owner {
             full: Mutex::new(Quiet::new()),
             sealed: AtomicBool::new(false),
             keeping,
+            counted: (0..PartitionCount::MAX.get()).map(|_| AtomicU64::new(0)).collect(),
             fresh_reigns: AtomicU64::new(0),
             allowance_reigns: AtomicU64::new(0),
             worst_case_reigns: AtomicU64::new(0),
@@ -221,11 +224,17 @@ impl Owner {
         let floor = if appointment.has_predecessor() { full } else { Floor::Fresh };
         gate.activate(epoch, session, floor);
         let state = if floor == Floor::Fresh { ActivatedState::Fresh } else { ActivatedState::WorstCase };
-        self.count_reign(state);
+        self.count_reign(partition, epoch, state);
         Some(state)
     }
 
-    fn count_reign(&self, state: ActivatedState) {
+    /// Counts a reign by what was known when it began, once: what was kept may be found later than that.
+    fn count_reign(&self, partition: PartitionId, epoch: Epoch, state: ActivatedState) {
+        let counted =
+            self.counted.get(usize::from(partition.0)).map(|counted| counted.swap(epoch.0, Ordering::Relaxed));
+        if counted == Some(epoch.0) {
+            return;
+        }
         let reigns = match state {
             ActivatedState::Fresh => &self.fresh_reigns,
             ActivatedState::Allowance => &self.allowance_reigns,
@@ -248,11 +257,12 @@ impl Owner {
         let recovered = gate.handle_found(epoch, found, bound, &policies.catalogue, self.now())?;
         let wants_write = gate.wants_write();
         drop(gate);
-        self.count_reign(match recovered {
+        let state = match recovered {
             Recovered::Fresh => ActivatedState::Fresh,
             Recovered::Allowance { .. } => ActivatedState::Allowance,
             Recovered::WorstCase => ActivatedState::WorstCase,
-        });
+        };
+        self.count_reign(partition, epoch, state);
         if wants_write {
             self.want_write(partition);
         }
@@ -261,9 +271,13 @@ impl Owner {
 
     /// Nothing is heard of what the store has: checks wait no longer. Returns whether they did.
     pub(crate) fn not_found(&self, partition: PartitionId, epoch: Epoch) -> bool {
-        let ended = self.enter(partition).is_some_and(|(mut gate, _)| gate.handle_not_found(epoch));
-        if ended {
-            self.count_reign(ActivatedState::WorstCase);
+        let Some((mut gate, _)) = self.enter(partition) else { return false };
+        let reigns = gate.is_active() && gate.epoch() == epoch;
+        let ended = gate.handle_not_found(epoch);
+        drop(gate);
+        // A partition that has decided since its time was up waits no longer, and has begun all the same.
+        if reigns {
+            self.count_reign(partition, epoch, ActivatedState::WorstCase);
         }
         ended
     }
@@ -496,6 +510,20 @@ mod tests {
         let mut answers = Vec::new();
         owner.decide(partition, &[check(7)], &mut Reading::new(), &mut answers);
         matches!(answers[..], [Answer::Decided(_)])
+    }
+
+    #[test]
+    fn a_reign_counts_once_by_what_was_known_when_it_began() {
+        let forever = LeaseBound { session: SESSION, end: Moment::MAX, margin: limits::Span::ZERO };
+        let owner = Owner::new(Arc::new(Views::unknown()), forever, Arc::default(), Some(Arc::default()));
+        let found = |partition| owner.found(partition, Epoch(2), Found::Nobody, false);
+        for partition in [PartitionId(0), PartitionId(1)] {
+            assert_eq!(owner.reign(&appointed(partition, 2)), None, "it is found out first");
+        }
+        assert!(owner.not_found(PartitionId(0), Epoch(2)));
+        assert_eq!([PartitionId(0), PartitionId(1)].map(found), [Some(Recovered::Fresh); 2], "one later, one in time");
+        assert!(!owner.not_found(PartitionId(1), Epoch(2)));
+        assert_eq!(owner.reigns(), [("fresh", 1), ("allowance", 0), ("worst_case", 1)]);
     }
 
     #[test]

@@ -155,7 +155,7 @@ pub const PARTITIONS: Family =
 pub const TAKEOVERS: Family = counter(
     "takeovers",
     &["state"],
-    "Partitions that this node began to decide for, by what was known of their use: fresh, allowance (what the last owner had kept), worst_case",
+    "Partitions that this node began to decide for, by what was known of their use then: fresh, allowance (what the last owner had kept), worst_case (also where it was found later)",
 );
 /// Lease.
 pub const LEASE_REMAINING: Family = Family {
