@@ -3,7 +3,7 @@
 //! happens here.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 use control::event::ActivatedState;
@@ -49,6 +49,8 @@ pub struct Owner {
     sealed: AtomicBool,
     /// Where partitions say that they have something to write; `None` without a store.
     keeping: Option<Arc<Keeping>>,
+    /// Which partition was found first not to be kept whole when that was looked for last.
+    not_whole: AtomicUsize,
     /// Of each partition, at which epoch its reign was counted last.
     counted: Box<[AtomicU64]>,
     fresh_reigns: AtomicU64,
@@ -97,6 +99,7 @@ impl Owner {
             full: Mutex::new(Quiet::new()),
             sealed: AtomicBool::new(false),
             keeping,
+            not_whole: AtomicUsize::new(0),
             counted: (0..PartitionCount::MAX.get()).map(|_| AtomicU64::new(0)).collect(),
             fresh_reigns: AtomicU64::new(0),
             allowance_reigns: AtomicU64::new(0),
@@ -332,9 +335,14 @@ impl Owner {
         self.gates.iter().for_each(|gate| gate.lock().free());
     }
 
-    /// Whether all that the store has of what is owned here is obeyed.
+    /// Whether all that the store has of what is owned here is obeyed. Asked again and again until it is, so it begins where
+    /// it ended the last time: that gate is mostly the only one that is locked.
     pub(crate) fn is_kept_whole(&self) -> bool {
-        self.gates.iter().all(|gate| gate.lock().is_kept_whole())
+        let (before, from) = self.gates.split_at(self.not_whole.load(Ordering::Relaxed));
+        let mut gates = from.iter().chain(before);
+        let Some(passed) = gates.position(|gate| !gate.lock().is_kept_whole()) else { return true };
+        self.not_whole.store((before.len() + passed) % self.gates.len(), Ordering::Relaxed);
+        false
     }
 
     /// How old the oldest is of what the store has of what is owned here, and of what it is to have.
@@ -524,6 +532,29 @@ mod tests {
         assert_eq!([PartitionId(0), PartitionId(1)].map(found), [Some(Recovered::Fresh); 2], "one later, one in time");
         assert!(!owner.not_found(PartitionId(1), Epoch(2)));
         assert_eq!(owner.reigns(), [("fresh", 1), ("allowance", 0), ("worst_case", 1)]);
+    }
+
+    #[test]
+    fn whether_all_is_kept_is_asked_of_every_partition_from_wherever_it_was_asked_last() {
+        let forever = LeaseBound { session: SESSION, end: Moment::MAX, margin: limits::Span::ZERO };
+        let owner = Owner::new(Arc::new(Views::unknown()), forever, Arc::default(), Some(Arc::default()));
+        assert!(owner.is_kept_whole(), "nothing is owned");
+        for partition in [3, 4_095].map(PartitionId) {
+            owner.reign(&appointed(partition, 2));
+            owner.found(partition, Epoch(2), Found::Nobody, true);
+        }
+        let write = |partition| {
+            let write = owner.poll_write(partition).unwrap();
+            owner.written(partition, &write, Written::Done);
+        };
+        assert!(!owner.is_kept_whole());
+        write(PartitionId(3));
+        assert!(!owner.is_kept_whole() && !owner.is_kept_whole());
+        write(PartitionId(4_095));
+        assert!(owner.is_kept_whole());
+        owner.reign(&appointed(PartitionId(0), 2));
+        owner.found(PartitionId(0), Epoch(2), Found::Nobody, true);
+        assert!(!owner.is_kept_whole(), "the first comes after the last");
     }
 
     #[test]
