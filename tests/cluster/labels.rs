@@ -18,9 +18,9 @@ const KEYS: usize = 100_000;
 /// Checks in one batch.
 const BATCH: usize = 1_000;
 
-/// The metrics that operators build on, and what kind of number each is. Those of parts that are not built (moves, the
-/// store, evictions) are absent.
-const METRICS: [(&str, &str); 19] = [
+/// The metrics that operators build on, and what kind of number each is. Those of parts that are not built (moves,
+/// evictions) are absent.
+const METRICS: [(&str, &str); 24] = [
     ("ringfence_build_info", "gauge"),
     ("ringfence_cancelled_charges", "counter"),
     ("ringfence_checks", "counter"),
@@ -28,6 +28,7 @@ const METRICS: [(&str, &str); 19] = [
     ("ringfence_decision_duration_seconds", "histogram"),
     ("ringfence_decisions", "counter"),
     ("ringfence_degraded_decisions", "counter"),
+    ("ringfence_fenced_writes", "counter"),
     ("ringfence_forward_duration_seconds", "histogram"),
     ("ringfence_forward_errors", "counter"),
     ("ringfence_keys", "gauge"),
@@ -38,6 +39,10 @@ const METRICS: [(&str, &str); 19] = [
     ("ringfence_partitions", "gauge"),
     ("ringfence_policy_apply", "counter"),
     ("ringfence_policy_revision", "gauge"),
+    ("ringfence_store_durable", "gauge"),
+    ("ringfence_store_put_off", "counter"),
+    ("ringfence_store_snapshot_age_seconds", "gauge"),
+    ("ringfence_store_up", "gauge"),
     ("ringfence_table_full", "counter"),
     ("ringfence_takeovers", "counter"),
 ];

@@ -220,16 +220,7 @@ impl Node {
     ///
     /// [`NotProposed`] says whose doing it is.
     pub async fn set_ttl(&self, ttl: Span) -> Result<(), NotProposed> {
-        match self.proposer().propose_within(&Command::SetTtl { ttl }, APPLY_WITHIN).await? {
-            Applied::LeaseChanged => Ok(()),
-            other @ (Applied::Founded
-            | Applied::SessionOpened { .. }
-            | Applied::MapChanged { .. }
-            | Applied::PolicyApplied { .. }
-            | Applied::NMaxLowered
-            | Applied::InlineDefined
-            | Applied::StoreNoted) => Err(NotProposed::Undecided(format!("the log answered {other:?}"))),
-        }
+        self.have_applied(&Command::SetTtl { ttl }, Applied::LeaseChanged).await
     }
 
     /// Takes an operator's word that the store has lost nothing on its way into this life: what sessions had kept there that
@@ -239,15 +230,14 @@ impl Node {
     ///
     /// [`NotProposed`] says whose doing it is.
     pub async fn trust_store(&self, incarnation: Incarnation) -> Result<(), NotProposed> {
-        match self.proposer().propose_within(&Command::Trust { incarnation }, APPLY_WITHIN).await? {
-            Applied::StoreNoted => Ok(()),
-            other @ (Applied::Founded
-            | Applied::SessionOpened { .. }
-            | Applied::MapChanged { .. }
-            | Applied::PolicyApplied { .. }
-            | Applied::NMaxLowered
-            | Applied::InlineDefined
-            | Applied::LeaseChanged) => Err(NotProposed::Undecided(format!("the log answered {other:?}"))),
+        self.have_applied(&Command::Trust { incarnation }, Applied::StoreNoted).await
+    }
+
+    /// Proposes a command that the log answers in one way only, if it takes it.
+    async fn have_applied(&self, command: &Command, expected: Applied) -> Result<(), NotProposed> {
+        match self.proposer().propose_within(command, APPLY_WITHIN).await? {
+            applied if applied == expected => Ok(()),
+            other => Err(answered_otherwise(other)),
         }
     }
 
@@ -301,7 +291,7 @@ impl Node {
             | Applied::NMaxLowered
             | Applied::InlineDefined
             | Applied::LeaseChanged
-            | Applied::StoreNoted) => Err(NotProposed::Undecided(format!("the log answered {other:?}")).into()),
+            | Applied::StoreNoted) => Err(answered_otherwise(other).into()),
         }
     }
 
@@ -314,6 +304,10 @@ impl Node {
             .flatten()
             .unwrap_or_else(|| limits.iter().map(|limit| (limit.name.clone(), LimitChange::Added)).collect())
     }
+}
+
+fn answered_otherwise(answer: Applied) -> NotProposed {
+    NotProposed::Undecided(format!("the log answered {answer:?}"))
 }
 
 /// The entry that makes a document its domain's next revision.

@@ -49,8 +49,7 @@ pub use decision::{AskedId, Checked, Decision, LegAnswer, NotPut, Question, Reas
 pub use events::{EVENTS_KEPT, SeenEvent};
 pub use leave::Left;
 pub use node::{Clocks, Node, StartError, VERSIONS};
-pub use owner::Holdings;
-pub use peer::Durations;
+pub use owner::{Holdings, StoreAges};
 pub use propose::NotProposed;
 pub use refusals::{Difference, Refused};
 pub use tally::{LimitTally, Outcome, Tally};

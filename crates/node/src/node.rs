@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use control::{Event, VersionRange};
+use histogram::Durations;
 use limits::{Moment, Span, WallTime};
 use parking_lot::Mutex;
 use ring::NodeId;
@@ -20,8 +21,8 @@ use crate::gossip::{self, GossipHandle};
 use crate::ingress::Ingress;
 use crate::keeping;
 use crate::leave::Left;
-use crate::owner::{Holdings, Owner};
-use crate::peer::{Durations, Links};
+use crate::owner::{Holdings, Owner, StoreAges};
+use crate::peer::Links;
 use crate::propose::Proposer;
 use crate::raft::{self, RaftNode, Standing};
 use crate::refusals::{Refusals, Refused};
@@ -247,6 +248,11 @@ impl Node {
     /// What became of this node's dealings with its store; `None` where it was given none.
     pub fn store_totals(&self) -> Option<keeping::Totals> {
         self.owner.keeping().map(|keeping| keeping.totals())
+    }
+
+    /// How old the oldest is of what the store has of this node's partitions, and of what it is to have.
+    pub fn store_ages(&self) -> StoreAges {
+        self.owner.store_ages()
     }
 
     /// Lends the counters of the store's connection, once there is one.

@@ -3,7 +3,7 @@
 //! happens here.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use arc_swap::ArcSwap;
 use control::event::ActivatedState;
@@ -48,6 +48,10 @@ pub struct Owner {
     sealed: AtomicBool,
     /// Where partitions say that they have something to write; `None` without a store.
     keeping: Option<Arc<Keeping>>,
+    /// Which partition was found first not to be kept whole when that was looked for last.
+    not_whole: AtomicUsize,
+    /// Of each partition, at which epoch its reign was counted last.
+    counted: Box<[AtomicU64]>,
     fresh_reigns: AtomicU64,
     allowance_reigns: AtomicU64,
     worst_case_reigns: AtomicU64,
@@ -94,6 +98,8 @@ impl Owner {
             full: Mutex::new(Quiet::new()),
             sealed: AtomicBool::new(false),
             keeping,
+            not_whole: AtomicUsize::new(0),
+            counted: (0..PartitionCount::MAX.get()).map(|_| AtomicU64::new(0)).collect(),
             fresh_reigns: AtomicU64::new(0),
             allowance_reigns: AtomicU64::new(0),
             worst_case_reigns: AtomicU64::new(0),
@@ -220,11 +226,17 @@ impl Owner {
         let floor = if appointment.has_predecessor() { full } else { Floor::Fresh };
         gate.activate(epoch, session, floor);
         let state = if floor == Floor::Fresh { ActivatedState::Fresh } else { ActivatedState::WorstCase };
-        self.count_reign(state);
+        self.count_reign(partition, epoch, state);
         Some(state)
     }
 
-    fn count_reign(&self, state: ActivatedState) {
+    /// Counts a reign by what was known when it began, once: what was kept may be found later than that.
+    fn count_reign(&self, partition: PartitionId, epoch: Epoch, state: ActivatedState) {
+        let counted =
+            self.counted.get(usize::from(partition.0)).map(|counted| counted.swap(epoch.0, Ordering::Relaxed));
+        if counted == Some(epoch.0) {
+            return;
+        }
         let reigns = match state {
             ActivatedState::Fresh => &self.fresh_reigns,
             ActivatedState::Allowance => &self.allowance_reigns,
@@ -252,19 +264,24 @@ impl Owner {
             self.want_write(partition);
         }
         let recovered = recovered?;
-        self.count_reign(match recovered {
+        let state = match recovered {
             Recovered::Fresh => ActivatedState::Fresh,
             Recovered::Allowance { .. } => ActivatedState::Allowance,
             Recovered::WorstCase => ActivatedState::WorstCase,
-        });
+        };
+        self.count_reign(partition, epoch, state);
         Some(recovered)
     }
 
     /// Nothing is heard of what the store has: checks wait no longer. Returns whether they did.
     pub(crate) fn not_found(&self, partition: PartitionId, epoch: Epoch) -> bool {
-        let ended = self.enter(partition).is_some_and(|(mut gate, _)| gate.handle_not_found(epoch));
-        if ended {
-            self.count_reign(ActivatedState::WorstCase);
+        let Some((mut gate, _)) = self.enter(partition) else { return false };
+        let reigns = gate.is_active() && gate.epoch() == epoch;
+        let ended = gate.handle_not_found(epoch);
+        drop(gate);
+        // A partition that has decided since its time was up waits no longer, and has begun all the same.
+        if reigns {
+            self.count_reign(partition, epoch, ActivatedState::WorstCase);
         }
         ended
     }
@@ -319,9 +336,25 @@ impl Owner {
         self.gates.iter().for_each(|gate| gate.lock().free());
     }
 
-    /// Whether all that the store has of what is owned here is obeyed.
+    /// Whether all that the store has of what is owned here is obeyed. Asked again and again until it is, so it begins where
+    /// it ended the last time: that gate is mostly the only one that is locked.
     pub(crate) fn is_kept_whole(&self) -> bool {
-        self.gates.iter().all(|gate| gate.lock().is_kept_whole())
+        let (before, from) = self.gates.split_at(self.not_whole.load(Ordering::Relaxed));
+        let mut gates = from.iter().chain(before);
+        let Some(passed) = gates.position(|gate| !gate.lock().is_kept_whole()) else { return true };
+        self.not_whole.store((before.len() + passed) % self.gates.len(), Ordering::Relaxed);
+        false
+    }
+
+    /// How old the oldest is of what the store has of what is owned here, and of what it is to have.
+    pub(crate) fn store_ages(&self) -> StoreAges {
+        let oldest = |known: Option<Moment>, found: Option<Moment>| known.into_iter().chain(found).min();
+        let (kept, unwritten) = self.gates.iter().fold((None, None), |(kept, unwritten), gate| {
+            let gate = gate.lock();
+            (oldest(kept, gate.kept_since()), oldest(unwritten, gate.unwritten_since()))
+        });
+        let now = self.now().moment;
+        StoreAges { snapshot: kept.map(|at| now.since(at)), unwritten: unwritten.map(|at| now.since(at)) }
     }
 
     /// What this node has in the store; `None` without a store.
@@ -439,6 +472,15 @@ pub struct Holdings {
     pub active: usize,
 }
 
+/// How long ago the oldest of it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct StoreAges {
+    /// Since a partition with a key in it was written as a whole, and the store has it; `None` where there is no such.
+    pub snapshot: Option<Span>,
+    /// Since there was something to write that the store has not acknowledged yet; `None` where there is nothing.
+    pub unwritten: Option<Span>,
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -477,6 +519,43 @@ mod tests {
         let mut answers = Vec::new();
         owner.decide(partition, &[check(7)], &mut Reading::new(), &mut answers);
         matches!(answers[..], [Answer::Decided(_)])
+    }
+
+    #[test]
+    fn a_reign_counts_once_by_what_was_known_when_it_began() {
+        let forever = LeaseBound { session: SESSION, end: Moment::MAX, margin: limits::Span::ZERO };
+        let owner = Owner::new(Arc::new(Views::unknown()), forever, Arc::default(), Some(Arc::default()));
+        let found = |partition| owner.found(partition, Epoch(2), Found::Nobody, false);
+        for partition in [PartitionId(0), PartitionId(1)] {
+            assert_eq!(owner.reign(&appointed(partition, 2)), None, "it is found out first");
+        }
+        assert!(owner.not_found(PartitionId(0), Epoch(2)));
+        assert_eq!([PartitionId(0), PartitionId(1)].map(found), [Some(Recovered::Fresh); 2], "one later, one in time");
+        assert!(!owner.not_found(PartitionId(1), Epoch(2)));
+        assert_eq!(owner.reigns(), [("fresh", 1), ("allowance", 0), ("worst_case", 1)]);
+    }
+
+    #[test]
+    fn whether_all_is_kept_is_asked_of_every_partition_from_wherever_it_was_asked_last() {
+        let forever = LeaseBound { session: SESSION, end: Moment::MAX, margin: limits::Span::ZERO };
+        let owner = Owner::new(Arc::new(Views::unknown()), forever, Arc::default(), Some(Arc::default()));
+        assert!(owner.is_kept_whole(), "nothing is owned");
+        for partition in [3, 4_095].map(PartitionId) {
+            owner.reign(&appointed(partition, 2));
+            owner.found(partition, Epoch(2), Found::Nobody, true);
+        }
+        let write = |partition| {
+            let write = owner.poll_write(partition).unwrap();
+            owner.written(partition, &write, Written::Done);
+        };
+        assert!(!owner.is_kept_whole());
+        write(PartitionId(3));
+        assert!(!owner.is_kept_whole() && !owner.is_kept_whole());
+        write(PartitionId(4_095));
+        assert!(owner.is_kept_whole());
+        owner.reign(&appointed(PartitionId(0), 2));
+        owner.found(PartitionId(0), Epoch(2), Found::Nobody, true);
+        assert!(!owner.is_kept_whole(), "the first comes after the last");
     }
 
     #[test]

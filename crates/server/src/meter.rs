@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
+use histogram::{Durations, Histogram};
+
 use crate::call::Call;
 use crate::code::Code;
 
@@ -64,11 +66,16 @@ pub const BUCKETS_MICROS: [u64; 12] = [25, 50, 100, 250, 500, 1_000, 2_500, 5_00
 /// The statuses that are counted apart; others count as `other`.
 pub const STATUSES: [u16; 12] = [200, 400, 401, 403, 404, 408, 409, 413, 415, 429, 500, 503];
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Counters {
     statuses: [AtomicU64; STATUSES.len() + 1],
-    buckets: [AtomicU64; BUCKETS_MICROS.len() + 1],
-    sum_micros: AtomicU64,
+    times: Histogram,
+}
+
+impl Default for Counters {
+    fn default() -> Counters {
+        Counters { statuses: Default::default(), times: Histogram::new(&BUCKETS_MICROS) }
+    }
 }
 
 /// The counters of every call.
@@ -203,12 +210,9 @@ impl Meter {
         STATUSES.iter().copied().chain([0]).zip(counters).map(|(status, count)| (status, count.load(Ordering::Relaxed)))
     }
 
-    /// Durations: the sum in seconds, and the calls per bucket, each with its upper bound in seconds.
-    pub fn durations(&self, api: Api) -> (f64, Vec<(f64, u64)>) {
-        let counters = &self.apis[api.place()];
-        let bounds = BUCKETS_MICROS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
-        let buckets = bounds.zip(&counters.buckets).map(|(bound, count)| (bound, count.load(Ordering::Relaxed)));
-        (counters.sum_micros.load(Ordering::Relaxed) as f64 / 1e6, buckets.collect())
+    /// How long calls took.
+    pub fn durations(&self, api: Api) -> Durations {
+        self.apis[api.place()].times.read()
     }
 }
 
@@ -217,10 +221,7 @@ impl Timer<'_> {
     pub fn stop(self, status: u16) {
         let place = STATUSES.iter().position(|known| *known == status).unwrap_or(STATUSES.len());
         self.counters.statuses[place].fetch_add(1, Ordering::Relaxed);
-        let micros = u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX);
-        let bucket = BUCKETS_MICROS.iter().position(|bound| micros <= *bound).unwrap_or(BUCKETS_MICROS.len());
-        self.counters.buckets[bucket].fetch_add(1, Ordering::Relaxed);
-        self.counters.sum_micros.fetch_add(micros, Ordering::Relaxed);
+        self.counters.times.count(self.started.elapsed());
     }
 }
 
@@ -244,8 +245,7 @@ mod tests {
         }
         let counted: Vec<_> = meter.statuses(Api::Http(Call::Check)).filter(|(_, count)| *count > 0).collect();
         assert_eq!(counted, [(200, 2), (429, 1), (0, 1)]);
-        let (_, buckets) = meter.durations(Api::Http(Call::Check));
-        assert_eq!(buckets.iter().map(|(_, count)| count).sum::<u64>(), 4);
+        assert_eq!(meter.durations(Api::Http(Call::Check)).count(), 4);
         assert_eq!(meter.statuses(Api::Grpc(Call::Check)).map(|(_, count)| count).sum::<u64>(), 0);
     }
 }

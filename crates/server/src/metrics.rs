@@ -8,7 +8,8 @@ mod figures;
 use std::collections::BTreeMap;
 use std::fmt::Error;
 
-use node::Durations;
+use histogram::Durations;
+use limits::Span;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeLabelSet, MetricEncoder};
@@ -106,7 +107,6 @@ impl Figures {
         for (peer, count) in &self.lost_corrections {
             add(&mut lost, [room.label(peer)], *count);
         }
-        let durations = durations.into_iter().map(|(labels, took)| (labels, (took.sum, took.buckets)));
         histograms(encoder, &families::FORWARD_DURATION, durations)?;
         counters(encoder, &families::FORWARD_ERRORS, errors)?;
         counters(encoder, &families::LOST_CORRECTIONS, lost)?;
@@ -148,7 +148,11 @@ impl Figures {
         counters(encoder, &families::STORE_CONNECTS, store.connects.iter().filter(|_| there).map(word_count))?;
         let requests = store.requests.iter().map(|(op, outcome, count)| ([*op, *outcome].map(str::to_owned), *count));
         counters(encoder, &families::STORE_REQUESTS, requests)?;
-        let durations = store.durations.iter().map(|(op, took)| ([(*op).to_owned()], (took.sum, took.buckets.clone())));
+        counters(encoder, &families::STORE_KEYS_WRITTEN, there.then_some(([], store.keys_written)))?;
+        let age = |age: Option<Span>| there.then(|| ([], age.unwrap_or(Span::ZERO).as_nanos() as f64 / 1e9));
+        gauges(encoder, &families::STORE_SNAPSHOT_AGE, age(store.ages.snapshot))?;
+        gauges(encoder, &families::STORE_UNWRITTEN, age(store.ages.unwritten))?;
+        let durations = store.durations.iter().map(|(op, took)| ([(*op).to_owned()], took.clone()));
         histograms(encoder, &families::STORE_REQUEST, durations)?;
         counters(encoder, &families::STORE_CLAIMS, store.totals.claims.iter().map(word_count))?;
         counters(encoder, &families::FENCED_WRITES, there.then_some(([], store.totals.fenced)))?;
@@ -213,17 +217,13 @@ fn gauges<const N: usize>(
     each(encoder, family, series, |metric, value| metric.encode_gauge(&value))
 }
 
-/// Sum in seconds, and observations per bucket, each with its upper bound in seconds.
-type Observed = (f64, Vec<(f64, u64)>);
-
 fn histograms<const N: usize>(
     encoder: &mut DescriptorEncoder<'_>,
     family: &Family,
-    series: impl IntoIterator<Item = (Labels<N>, Observed)>,
+    series: impl IntoIterator<Item = (Labels<N>, Durations)>,
 ) -> Result<(), Error> {
-    each(encoder, family, series, |metric, (sum, buckets): Observed| {
-        let count = buckets.iter().map(|(_, observed)| observed).sum();
-        metric.encode_histogram::<NoLabels>(sum, count, &buckets, None)
+    each(encoder, family, series, |metric, took: Durations| {
+        metric.encode_histogram::<NoLabels>(took.sum, took.count(), &took.buckets, None)
     })
 }
 

@@ -48,5 +48,5 @@ pub use scripts::ACL_LINE;
 pub use shared::IN_FLIGHT_MAX;
 pub use standing::Standing;
 pub use store::{CALL_BYTES_MAX, KEYS_MAX, NUMBER_MAX, Store};
-pub use tally::{BOUNDS_MICROS, Durations, Op, Outcome, Tally};
+pub use tally::{Op, Outcome, Tally};
 pub use upkeep::{BACKOFF_MAX, BACKOFF_MIN, HEARTBEAT_EVERY, HEARTBEAT_TIMEOUT};

@@ -6,7 +6,7 @@ use redis::Script;
 /// The line that grants what this crate needs and nothing else, with a place for the password. A test runs under it, and
 /// under each line with one permission less. Another database than 0 needs `+select` besides.
 pub const ACL_LINE: &str = "ACL SETUSER ringfence on >PASSWORD ~ringfence:* resetchannels -@all \
-    +evalsha +script|load +info +hmget +hgetall +hset +hdel +del";
+    +evalsha +script|load +info +hmget +hgetall +hset +del";
 
 /// The format of headers that the scripts make.
 pub(crate) const FORMAT: &str = "1";

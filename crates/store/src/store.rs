@@ -130,6 +130,9 @@ impl Store {
             answer::written(shared.ask(op, &call, patience, life).await?)
         };
         let written = written.await;
+        if matches!(written, Ok(Written::Ok)) {
+            shared.tally.count_keys_written(write.keys.len());
+        }
         shared.tally.count(
             op,
             outcome(written.as_ref().map(|written| match written {

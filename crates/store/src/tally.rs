@@ -3,11 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
-/// Upper bounds of the buckets of durations, in microseconds; one more is open.
-pub const BOUNDS_MICROS: [u64; 12] =
-    [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000];
-
-const BUCKETS: usize = BOUNDS_MICROS.len() + 1;
+use histogram::{Durations, Histogram, ONE_TRIP_MICROS};
 
 /// What was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,33 +38,24 @@ pub enum Outcome {
 }
 
 /// Totals of one store since it was opened.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Tally {
     asked: [[AtomicU64; Outcome::ALL.len()]; Op::ALL.len()],
-    times: [Times; Op::ALL.len()],
+    times: [Histogram; Op::ALL.len()],
+    keys_written: AtomicU64,
     connected: AtomicU64,
     failed: AtomicU64,
 }
 
-#[derive(Debug, Default)]
-struct Times {
-    buckets: [AtomicU64; BUCKETS],
-    sum_micros: AtomicU64,
-}
-
-/// How long answers took.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Durations {
-    /// How many answers took up to each bound, in seconds, and longer than the bound before; the last bound is infinite.
-    pub buckets: Vec<(f64, u64)>,
-    /// All of them together, in seconds.
-    pub sum: f64,
-}
-
-impl Durations {
-    /// How many answers there were.
-    pub fn count(&self) -> u64 {
-        self.buckets.iter().map(|(_, count)| count).sum()
+impl Default for Tally {
+    fn default() -> Tally {
+        Tally {
+            asked: Default::default(),
+            times: Op::ALL.map(|_| Histogram::new(&ONE_TRIP_MICROS)),
+            keys_written: AtomicU64::new(0),
+            connected: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+        }
     }
 }
 
@@ -83,10 +70,12 @@ impl Tally {
 
     /// How long Redis took to answer questions of this kind; those without an answer are left out.
     pub fn durations(&self, op: Op) -> Durations {
-        let times = &self.times[op as usize];
-        let bounds = BOUNDS_MICROS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
-        let counts = times.buckets.iter().map(|count| count.load(Relaxed));
-        Durations { buckets: bounds.zip(counts).collect(), sum: times.sum_micros.load(Relaxed) as f64 / 1e6 }
+        self.times[op as usize].read()
+    }
+
+    /// How many keys the writes carried that were done.
+    pub fn keys_written(&self) -> u64 {
+        self.keys_written.load(Relaxed)
     }
 
     /// How often a connection came up: once, and once more for each time it had to be made anew.
@@ -104,10 +93,11 @@ impl Tally {
     }
 
     pub(crate) fn count_answer(&self, op: Op, took: Duration) {
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        let times = &self.times[op as usize];
-        times.buckets[BOUNDS_MICROS.partition_point(|bound| *bound < micros)].fetch_add(1, Relaxed);
-        times.sum_micros.fetch_add(micros, Relaxed);
+        self.times[op as usize].count(took);
+    }
+
+    pub(crate) fn count_keys_written(&self, keys: usize) {
+        self.keys_written.fetch_add(keys as u64, Relaxed);
     }
 
     pub(crate) fn count_connected(&self) {
@@ -166,16 +156,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_answer_counts_in_the_bucket_that_it_fits_into() {
+    fn an_answer_is_timed_under_what_was_asked() {
         let tally = Tally::default();
-        for micros in [100, 101, 1_000_000, 2_000_000] {
-            tally.count_answer(Op::Write, Duration::from_micros(micros));
-        }
-        let durations = tally.durations(Op::Write);
-        let filled: Vec<_> = durations.buckets.iter().filter(|(_, count)| *count > 0).copied().collect();
-        assert_eq!(filled, [(0.0001, 1), (0.00025, 1), (1.0, 1), (f64::INFINITY, 1)]);
-        assert_eq!((durations.count(), durations.sum), (4, 3.000_201));
-        assert_eq!(tally.durations(Op::Claim).count(), 0);
+        tally.count_answer(Op::Write, Duration::from_millis(1));
+        assert_eq!(Op::ALL.map(|op| tally.durations(op).count()), [0, 1, 0]);
     }
 
     #[test]

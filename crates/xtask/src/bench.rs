@@ -9,6 +9,7 @@ use std::time::SystemTime;
 use anyhow::{Context as _, Result};
 use serde_json::Value;
 
+use crate::machine::{self, Program};
 use crate::shell;
 use crate::workspace::{Package, Workspace};
 
@@ -44,6 +45,19 @@ type Figures = BTreeMap<String, f64>;
 const BYTES_PER_KEY: [&str; 8] =
     ["test", "--package", "ringfence-limits", "--test", "memory", "--", "--nocapture", "--test-threads=1"];
 
+/// What the bench `store` needs besides.
+const REDIS: Program = Program { name: "redis-server", package: "redis-server" };
+
+/// Runs the bench of what a Redis costs and saves alone, on real nodes: all of its parts, or those that are named.
+///
+/// # Errors
+/// When Redis is missing, or the bench cannot be built or fails.
+pub fn store(root: &Path, parts: &[&str]) -> Result<()> {
+    machine::need_programs(&[REDIS])?;
+    let words = ["bench", "--package", "ringfence", "--bench", "store", "--"];
+    shell::run(&mut shell::cargo(root, &[&words, parts].concat()))
+}
+
 /// Runs every bench of the workspace, then prints all figures and the ratios among them. What criterion does not measure (ratios
 /// of things that take turns, the longest that a decision takes, bytes per key) is printed as it comes.
 ///
@@ -56,6 +70,8 @@ pub fn run(root: &Path) -> Result<()> {
         println!("no crate has benches");
         return Ok(());
     }
+    // Where it cannot be had, the bench that needs it says so, and the others run.
+    let _ = machine::need_programs(&[REDIS]);
     let began = SystemTime::now();
     let packages = benched.iter().flat_map(|name| ["--package", name]);
     let words: Vec<&str> = ["bench", "--bench", "*"].into_iter().chain(packages).collect();

@@ -16,9 +16,10 @@ policy     -> limits
 ownership  -> limits, ring
 control    -> limits, ring, ownership
 wire       -> limits, ring, policy, ownership, control
-store      -> limits, ring, ownership, wire
-node       -> limits, ring, policy, ownership, control, wire, store, sim
-server     -> limits, policy, ownership, control, wire, store, node
+histogram  -> nothing of ours
+store      -> limits, ring, ownership, wire, histogram
+node       -> limits, ring, policy, ownership, control, wire, histogram, store, sim
+server     -> limits, policy, ownership, control, wire, histogram, store, node
 client     -> wire, ring, limits
 ringfence  -> ring, policy, ownership, wire, store, node, server, client, sim
 sim        -> limits, ring, policy, ownership, control

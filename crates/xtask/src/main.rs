@@ -34,6 +34,8 @@ usage: cargo xtask <errand>
   tidy            module heads, dead files, long functions, banned words, stray bytes
   licences        every dependency's licence, against the list; cargo-deny too, where it is installed
   bench           run the benches and print their ratios
+  bench store [PART]
+                  only what a Redis costs and saves: throughput, recovery, outage; needs redis-server
   fuzz [TARGET] [--seconds N]
                   build the fuzzer and run a target, or all of them, each for so long; needs a C++ compiler
   sim [WORDS]     the simulator: --seed N, --seeds A..B, --time 10m, --mutants, --help for the rest
@@ -65,6 +67,7 @@ fn run(words: &[&str], root: &Path) -> Result<bool> {
         ["tidy"] => tidy::run(root).map(|()| true),
         ["licences"] => licences::run(root).map(|()| true),
         ["bench"] => bench::run(root).map(|()| true),
+        ["bench", "store", parts @ ..] => bench::store(root, parts).map(|()| true),
         ["fuzz", words @ ..] => fuzz::run(root, words).map(|()| true),
         ["sim", words @ ..] => simulation::run(root, words, |_| ()).map(|()| true),
         ["gateway"] => gateway::run(root, |_| ()).map(|()| true),

@@ -28,8 +28,9 @@ pub(crate) struct Keeping {
 #[derive(Debug, Default)]
 struct Waiting {
     claims: BTreeMap<PartitionId, Claim>,
-    /// Those of the claims that checks wait for, the first first.
+    /// Those of the claims that checks wait for, the first first; each once.
     urgent: VecDeque<PartitionId>,
+    hurried: BTreeSet<PartitionId>,
     writes: VecDeque<PartitionId>,
     queued: BTreeSet<PartitionId>,
 }
@@ -92,7 +93,7 @@ impl Keeping {
     /// Checks wait for this partition's claim: it is made before others.
     pub(crate) fn hurry(&self, partition: PartitionId) {
         let mut waiting = self.waiting.lock();
-        if waiting.claims.contains_key(&partition) && !waiting.urgent.contains(&partition) {
+        if waiting.claims.contains_key(&partition) && waiting.hurried.insert(partition) {
             waiting.urgent.push_back(partition);
         }
     }
@@ -138,6 +139,7 @@ impl Keeping {
     fn next_claim(&self) -> Option<Claim> {
         let mut waiting = self.waiting.lock();
         while let Some(partition) = waiting.urgent.pop_front() {
+            waiting.hurried.remove(&partition);
             if let Some(claim) = waiting.claims.remove(&partition) {
                 return Some(claim);
             }

@@ -9,4 +9,3 @@ mod tally;
 pub use link::Unreachable;
 pub use links::Links;
 pub use service::PeerService;
-pub use tally::Durations;

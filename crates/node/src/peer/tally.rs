@@ -3,39 +3,28 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
+use histogram::{Durations, Histogram, ONE_TRIP_MICROS};
 use limits::Span;
 
 use crate::peer::Unreachable;
 
-/// Upper bounds of the buckets of durations, in microseconds; one more is open.
-pub const BOUNDS_MICROS: [u64; 12] =
-    [100, 250, 500, 1_000, 2_500, 5_000, 10_000, 25_000, 50_000, 100_000, 250_000, 1_000_000];
-
-const BUCKETS: usize = BOUNDS_MICROS.len() + 1;
-
 /// The counters of one peer.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct PeerTally {
     errors: [AtomicU64; Unreachable::ALL.len()],
-    buckets: [AtomicU64; BUCKETS],
-    sum_micros: AtomicU64,
+    times: Histogram,
     untold: AtomicU64,
     opened: AtomicU64,
 }
 
-/// How long answers of one peer took.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Durations {
-    /// How many answers took up to each bound, in seconds, and longer than the bound before; the last bound is infinite.
-    pub buckets: Vec<(f64, u64)>,
-    /// All of them together, in seconds.
-    pub sum: f64,
-}
-
-impl Durations {
-    /// How many answers there were.
-    pub fn count(&self) -> u64 {
-        self.buckets.iter().map(|(_, count)| count).sum()
+impl Default for PeerTally {
+    fn default() -> PeerTally {
+        PeerTally {
+            errors: Default::default(),
+            times: Histogram::new(&ONE_TRIP_MICROS),
+            untold: AtomicU64::new(0),
+            opened: AtomicU64::new(0),
+        }
     }
 }
 
@@ -47,10 +36,7 @@ impl PeerTally {
 
     /// An answer came so long after the check was sent.
     pub fn count_answer(&self, took: Span) {
-        let micros = took.as_nanos() / 1_000;
-        let bucket = BOUNDS_MICROS.partition_point(|bound| *bound < micros);
-        self.buckets[bucket].fetch_add(1, Relaxed);
-        self.sum_micros.fetch_add(micros, Relaxed);
+        self.times.count(took.into());
     }
 
     /// A cancel or a debt did not fit into the queue, and is lost.
@@ -70,9 +56,7 @@ impl PeerTally {
 
     /// How long answers took.
     pub fn durations(&self) -> Durations {
-        let bounds = BOUNDS_MICROS.iter().map(|micros| *micros as f64 / 1e6).chain([f64::INFINITY]);
-        let counts = self.buckets.iter().map(|count| count.load(Relaxed));
-        Durations { buckets: bounds.zip(counts).collect(), sum: self.sum_micros.load(Relaxed) as f64 / 1e6 }
+        self.times.read()
     }
 
     /// Cancels and debts that were lost.
@@ -83,22 +67,5 @@ impl PeerTally {
     /// How often the peer began to be left alone.
     pub fn opened(&self) -> u64 {
         self.opened.load(Relaxed)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_answer_counts_in_the_bucket_that_it_fits_into() {
-        let tally = PeerTally::default();
-        for micros in [100, 101, 1_000_000, 2_000_000] {
-            tally.count_answer(Span::from_micros(micros));
-        }
-        let durations = tally.durations();
-        let filled: Vec<_> = durations.buckets.iter().filter(|(_, count)| *count > 0).copied().collect();
-        assert_eq!(filled, [(0.0001, 1), (0.00025, 1), (1.0, 1), (f64::INFINITY, 1)]);
-        assert_eq!((durations.count(), durations.sum), (4, 3.000_201));
     }
 }

@@ -17,7 +17,9 @@ pub const ATTEMPTS_MAX: u8 = 6;
 /// How long an owner whose log is behind is given after the first attempt; twice as long after each further one.
 pub const POLICY_PAUSE: Span = Span::from_millis(10);
 
-/// How long an owner is given to write down what may be spent of a key, likewise: a few times what a store takes that is well.
+/// How long an owner is given at first to write down what may be spent of a key: a few times what a store takes that is well.
+/// Four times as long after each further attempt, so that who waits a second is there when a store that fell silent has been
+/// given up.
 pub const ALLOWANCE_PAUSE: Span = Span::from_millis(2);
 
 /// How long a question may take.
@@ -453,10 +455,10 @@ impl Asking {
 /// How long an owner is given that says why it cannot answer yet, after so many attempts; `None` where asking it again soon
 /// gains nothing.
 fn pause_after(why: Unknown, attempts: u8) -> Option<Span> {
-    let first = match why {
-        Unknown::Policy | Unknown::Loading => POLICY_PAUSE,
-        Unknown::Allowance => ALLOWANCE_PAUSE,
+    let (first, doublings) = match why {
+        Unknown::Policy | Unknown::Loading => (POLICY_PAUSE, 1),
+        Unknown::Allowance => (ALLOWANCE_PAUSE, 2),
         Unknown::Lease | Unknown::Record | Unknown::Clock | Unknown::TableFull { .. } => return None,
     };
-    Some(first.scaled(1 << attempts.saturating_sub(1).min(ATTEMPTS_MAX), 1))
+    Some(first.scaled(1 << (doublings * attempts.saturating_sub(1).min(ATTEMPTS_MAX)), 1))
 }

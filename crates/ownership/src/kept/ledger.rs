@@ -60,11 +60,15 @@ pub(crate) struct Ledger {
     round: VecDeque<Fingerprint>,
     /// The record is to be written anew, whatever was written before.
     anew: bool,
+    /// Since when there is something to write that is in no write under way.
+    due: Option<Moment>,
     /// Keys in the record after it was last written anew, and added since.
     written: usize,
     added: usize,
     /// When the record was last written anew.
     pub(crate) renewed: Moment,
+    /// When the record that was acknowledged last was made, as a whole.
+    whole_since: Option<Moment>,
 }
 
 /// A write under way.
@@ -72,6 +76,8 @@ pub(crate) struct Ledger {
 struct Flight {
     seq: u64,
     since: Moment,
+    /// Since when what it carries was to be written.
+    due: Moment,
     anew: bool,
     keys: Vec<Fingerprint>,
 }
@@ -175,6 +181,16 @@ impl Ledger {
         self.bound && self.flight.is_none() && (self.header != Header::Ours || self.anew || !self.wanted.is_empty())
     }
 
+    /// Since when there is something to write that is not known to be in the store.
+    pub(crate) fn unwritten_since(&self) -> Option<Moment> {
+        self.due.into_iter().chain(self.flight.as_ref().map(|flight| flight.due)).min()
+    }
+
+    /// When the record was made, as a whole, that a successor would find; `None` where it would find no key in one.
+    pub(crate) fn whole_since(&self) -> Option<Moment> {
+        self.whole_since.filter(|_| self.header == Header::Ours && self.written + self.added > 0)
+    }
+
     /// When the write under way was made.
     pub(crate) fn under_way_since(&self) -> Option<Moment> {
         self.flight.as_ref().map(|flight| flight.since)
@@ -199,7 +215,7 @@ impl Ledger {
         let left = busy.under_way.unwrap_or_else(|| busy.least_left());
         let runs_out = left <= units.max(busy.demand(now, RAISED_BEFORE));
         if runs_out || busy.is_generous(now) {
-            self.want(*key, Some(of), 0);
+            self.want(*key, Some(of), 0, now);
         }
         true
     }
@@ -232,13 +248,14 @@ impl Ledger {
 
     /// A key is to be written soon: by these numbers of its limit, if it was decided by some since; `needed` is what a check
     /// waits for.
-    pub(crate) fn want(&mut self, key: Fingerprint, of: Option<(LimitId, Variant)>, needed: u64) {
+    pub(crate) fn want(&mut self, key: Fingerprint, of: Option<(LimitId, Variant)>, needed: u64, now: Moment) {
         let Some(busy) = self.busy.get_mut(&key) else { return };
         (busy.limit, busy.variant) = of.unwrap_or((busy.limit, busy.variant));
         busy.needed = busy.needed.max(needed);
         if !busy.is_wanted {
             busy.is_wanted = true;
             self.wanted.push_back(key);
+            self.due.get_or_insert(now);
         }
     }
 
@@ -298,7 +315,10 @@ impl Ledger {
             self.header = Header::Doubtful;
         }
         self.anew = false;
-        self.flight = Some(Flight { seq: self.seq, since: now, anew, keys });
+        let due = self.due.unwrap_or(now);
+        // What there was no room for has waited as long.
+        self.due = (!self.wanted.is_empty()).then_some(due);
+        self.flight = Some(Flight { seq: self.seq, since: now, due, anew, keys });
         self.seq
     }
 
@@ -317,6 +337,9 @@ impl Ledger {
     fn acknowledged(&mut self, flight: &Flight) {
         let first = self.header != Header::Ours;
         self.header = Header::Ours;
+        if flight.anew {
+            self.whole_since = Some(flight.since);
+        }
         for key in &flight.keys {
             if let Some(busy) = self.busy.get_mut(key) {
                 busy.acknowledged = busy.under_way.take();
@@ -338,9 +361,9 @@ impl Ledger {
                 (Some(before), Some(now)) => Some(before.min(now)),
                 (before, now) => before.or(now),
             };
-            self.want(*key, None, 0);
+            self.want(*key, None, 0, flight.due);
         }
-        self.anew |= flight.anew;
+        self.not_done(flight);
     }
 
     /// As if it had never been made, where it was the only record there may be; a record from before it stands.
@@ -349,12 +372,18 @@ impl Ledger {
             if let Some(busy) = self.busy.get_mut(key) {
                 busy.under_way = None;
             }
-            self.want(*key, None, 0);
+            self.want(*key, None, 0, flight.due);
         }
-        self.anew |= flight.anew;
+        self.not_done(flight);
         if written == Written::Lost {
             self.header = Header::Other;
         }
+    }
+
+    /// What it was to write is to be written still.
+    fn not_done(&mut self, flight: &Flight) {
+        self.anew |= flight.anew;
+        self.due = Some(self.due.map_or(flight.due, |due| due.min(flight.due)));
     }
 
     /// Has the record written anew if that was long ago, and there is anything in it.
@@ -365,12 +394,15 @@ impl Ledger {
 
     /// Looks at some busy keys: those that nobody spent of for a while go by the implicit part again.
     pub(crate) fn sweep(&mut self, now: Moment, steps: usize) {
+        if self.wants_write() {
+            self.due.get_or_insert(now);
+        }
         for _ in 0..steps.min(self.round.len()) {
             let Some(key) = self.round.pop_front() else { return };
             let Some(busy) = self.busy.get(&key) else { continue };
             let idle_for = now.since(busy.last_spent);
             if idle_for > LOWERED_AFTER && busy.acknowledged.is_some_and(|left| left > busy.least) {
-                self.want(key, None, 0);
+                self.want(key, None, 0, now);
                 self.round.push_back(key);
             } else if idle_for > IDLE_AFTER && !busy.is_wanted && busy.under_way.is_none() && busy.doubtful.is_none() {
                 self.busy.remove(&key);

@@ -2,6 +2,7 @@
 //! record that a successor may come to read allows for it; where none does, the check is put off until one is written.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Bound;
 
 use limits::{
     Absent, Book, Charge, Fingerprint, InsertError, Keeping, KeptSince, Leg, Moment, Now, Shapes, Span, Variant,
@@ -85,10 +86,19 @@ pub(super) struct Beginning {
     left_until: Option<Moment>,
     /// Whether records of this session count, or may come to.
     is_to_be_bound: bool,
-    /// What is read as used of a key, beyond what was when it was written: it may not have been.
-    perhaps: BTreeMap<Fingerprint, u64>,
     /// Keys that were spent of before it was known what had been kept: what they stand on is the worst case, and stays it.
     on_floor: BTreeSet<Fingerprint>,
+    /// What is read as used of a key, beyond what was when it was written: it may not have been.
+    perhaps: BTreeMap<Fingerprint, Perhaps>,
+    /// Up to which of these was looked whether it is over.
+    looked_to: Option<Fingerprint>,
+}
+
+/// Units that may not have been used, and until when they count.
+#[derive(Clone, Copy, Debug)]
+struct Perhaps {
+    units: u64,
+    until: Moment,
 }
 
 impl Partition {
@@ -209,7 +219,8 @@ impl Partition {
         let since = KeptSince { until, units: extra, age };
         self.table.take_kept(&kept.key, shape, &kept.used, since, (shapes, book.budgets()), now)?;
         if extra > 0 {
-            self.beginning.perhaps.insert(kept.key, extra);
+            let until = until.moment.saturating_add(shapes.get(shape).remembers_for());
+            self.beginning.perhaps.insert(kept.key, Perhaps { units: extra, until });
         }
         Ok(())
     }
@@ -266,7 +277,7 @@ impl Partition {
             let left = self.implicit_left(leg, book, now);
             self.ledger.open(leg.key, of, left, now.moment);
         }
-        self.ledger.want(leg.key, Some(of), needed);
+        self.ledger.want(leg.key, Some(of), needed, now.moment);
     }
 
     /// What is left of the part of a key that needs no writing down.
@@ -294,7 +305,7 @@ impl Partition {
             let left = self.implicit_left(&legs[index], book, now);
             if left <= implicit / 4 {
                 self.ledger.open(charge.key(), of, left, now.moment);
-                self.ledger.want(charge.key(), Some(of), 0);
+                self.ledger.want(charge.key(), Some(of), 0, now.moment);
             }
         }
     }
@@ -326,6 +337,17 @@ impl Partition {
     /// Whether [`Partition::poll_write`] has something.
     pub fn wants_write(&self) -> bool {
         self.is_active() && self.beginning.is_claimed && self.ledger.wants_write()
+    }
+
+    /// Since when there is something to write that is not known to be in the store.
+    pub fn unwritten_since(&self) -> Option<Moment> {
+        self.ledger.unwritten_since().filter(|_| self.is_active())
+    }
+
+    /// When the record that a successor would find was made, as a whole; additions since make it no younger. `None` where there is
+    /// none with a key in it, or it is not obeyed any more.
+    pub fn kept_since(&self) -> Option<Moment> {
+        self.ledger.whole_since().filter(|_| self.is_active())
     }
 
     /// When the write under way was made, if one is.
@@ -398,6 +420,7 @@ impl Partition {
         if self.beginning.left_until.take_if(|until| now.moment >= *until).is_some() {
             self.bind_if_it_may();
         }
+        self.beginning.forget_over(now.moment, steps);
         self.ledger.sweep(now.moment, steps);
         self.ledger.renew_every(RENEWED_EVERY, now.moment);
     }
@@ -410,7 +433,7 @@ impl Partition {
     /// Units that are read as used of a key and perhaps were not.
     pub(super) fn perhaps_used(&self, leg: &Leg) -> u64 {
         match (self.beginning.perhaps.get(&leg.key), leg.absent) {
-            (Some(units), _) => *units,
+            (Some(perhaps), _) => perhaps.units,
             (None, Absent::UsedAsOf { units, .. }) => units,
             (None, Absent::Fresh | Absent::FullAsOf(_)) => 0,
         }
@@ -420,6 +443,23 @@ impl Partition {
     pub(super) fn close_books(&mut self) {
         self.ledger = Ledger::default();
         self.beginning = Beginning::default();
+    }
+}
+
+impl Beginning {
+    /// Forgets of some keys what perhaps was used of them, once it counts no more.
+    fn forget_over(&mut self, now: Moment, steps: usize) {
+        let from = self.looked_to.map_or(Bound::Unbounded, Bound::Excluded);
+        let looked: SmallVec<[(Fingerprint, bool); 16]> = self
+            .perhaps
+            .range((from, Bound::Unbounded))
+            .take(steps)
+            .map(|(key, perhaps)| (*key, now >= perhaps.until))
+            .collect();
+        self.looked_to = looked.last().filter(|_| looked.len() == steps).map(|(key, _)| *key);
+        for (key, _) in looked.iter().filter(|(_, is_over)| *is_over) {
+            self.perhaps.remove(key);
+        }
     }
 }
 

@@ -261,6 +261,27 @@ fn an_owner_whose_log_stays_behind_is_unknown_at_the_deadline_and_spent_nothing(
 }
 
 #[test]
+fn an_owner_that_has_to_write_first_is_asked_soon_and_for_as_long_as_a_store_may_be_silent() {
+    let patience = Patience { budget: Span::from_secs(1), d_max: Span::from_millis(250) };
+    let mut story = Story::with(patience, route(3, A));
+    let mut sent_at = Vec::new();
+    let mut now = ms(0);
+    loop {
+        while let Some(step) = story.asking.poll_step() {
+            if let Step::Send { attempt, .. } = step {
+                sent_at.push(now);
+                story.asking.handle_answer(attempt, Epoch(3), Answer::Unknown(Unknown::Allowance), now);
+            }
+        }
+        let Some(at) = story.asking.poll_timeout() else { break };
+        now = at;
+        story.asking.handle_timeout(at);
+    }
+    // A store is given up after 200 ms, and the log is to hear of it; nobody waits for longer than an answer may be old.
+    assert_eq!(sent_at, [0, 2, 10, 42, 170, 420].map(ms));
+}
+
+#[test]
 fn a_pause_is_over_once_although_nobody_is_left_to_be_asked() {
     let mut story = Story::begin(route(3, A));
     story.expect(&[send(1, route(3, A), 100)]);

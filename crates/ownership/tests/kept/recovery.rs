@@ -3,7 +3,7 @@
 use limits::{Algorithm, Align};
 use ringfence_ownership::Recovered;
 
-use crate::desk::{LOG, bucket, secs, window};
+use crate::desk::{LOG, at_millis, bucket, secs, window};
 use crate::world::{Op, World};
 
 /// A thousand an hour.
@@ -160,4 +160,29 @@ fn a_write_that_was_given_up_before_everything_was_lost_does_not_count_after() {
         world.carry_out(op).unwrap();
     }
     spend_all(&mut world, 0, u64::MAX);
+}
+
+#[test]
+fn what_is_kept_and_what_waits_to_be_is_as_old_as_its_oldest_part() {
+    let mut world = hourly(LOG);
+    let at = |millis: u64| Some(at_millis(5_000 + millis).moment);
+    world.bind();
+    assert_eq!((world.owner.kept_since(), world.owner.unwritten_since()), (None, None), "no key is kept");
+    (0..15).for_each(|_| assert!(world.spend(0, 1).unwrap()));
+    world.carry_out(Op::Wait { millis: 10 }).unwrap();
+    assert!(world.spend(1, 15).unwrap());
+    assert_eq!(world.owner.unwritten_since(), at(0), "the first key waits longest");
+    world.write();
+    world.carry_out(Op::Wait { millis: 10 }).unwrap();
+    assert!(world.spend(2, 15).unwrap());
+    assert_eq!(world.owner.unwritten_since(), at(0), "nobody has heard of the write");
+    world.arrive(true);
+    assert_eq!(world.owner.unwritten_since(), at(20), "what became due while it was under way");
+    assert_eq!(world.owner.kept_since(), at(0), "the record was written as a whole when it was bound");
+    world.write();
+    world.carry_out(Op::GiveUp).unwrap();
+    assert_eq!(world.owner.unwritten_since(), at(20), "a write that was given up is still to be made");
+    world.write();
+    world.arrive(true);
+    assert_eq!((world.owner.kept_since(), world.owner.unwritten_since()), (at(0), None));
 }

@@ -2,6 +2,7 @@
 
 pub mod events;
 
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use ownership::kept::Incarnation;
@@ -171,24 +172,55 @@ fn terms_text(cluster: &Value) -> String {
     )
 }
 
-/// The line about the asked node's store, where it has one, and about an operator's word for it.
+/// The lines about the asked node's store, where it has one: how it stands, what this node has there, whose records count by
+/// the log, and an operator's word for it.
 fn store_text(cluster: &Value) -> String {
     let Some(store) = cluster.get("redis").filter(|store| !store.is_null()) else { return String::new() };
     let (node, life) = (shown(cluster, "this_node"), shown(store, "incarnation"));
     let stands = match store.get("up").and_then(Value::as_bool) {
-        Some(true) => format!("up, {}, incarnation {life}", shown(store, "version")),
+        Some(true) => format!("up, {}, {}, incarnation {life}", shown(store, "role"), shown(store, "version")),
         Some(false) | None => format!("down: {}", shown(store, "down")),
     };
     let mut text = format!("redis of {node}: {stands}  {node} is {}\n", shown(cluster, "durability"));
     for warning in store.get("warnings").and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str) {
         text.push_str(&format!("redis of {node}: {warning}\n"));
     }
+    text.push_str(&format!("redis of {node}: {}\n", kept_text(store)));
+    text.push_str(&log_text(cluster));
     if let Some(trusted) = cluster.get("trusted").and_then(Value::as_str) {
         text.push_str(&format!(
             "degraded: what Redis has is trusted on an operator's word, in incarnation {trusted}\n"
         ));
     }
     text
+}
+
+/// How old what is kept is, and what came of keeping it.
+fn kept_text(store: &Value) -> String {
+    let age = |name: &str| match store.get(name).and_then(Value::as_u64) {
+        Some(millis) => format!("{}.{} s", millis / 1_000, millis % 1_000 / 100),
+        None => "none".to_owned(),
+    };
+    let waits = store.get("put_off").map_or("0".to_owned(), |put_off| shown(put_off, "allowance"));
+    format!(
+        "oldest snapshot {}  oldest unwritten {}  allowance waits {waits}  fenced writes {}",
+        age("snapshot_age_ms"),
+        age("unwritten_ms"),
+        shown(store, "fenced_writes")
+    )
+}
+
+/// In which life of the store the records of whom count, as the log says: a successor believes no other.
+fn log_text(cluster: &Value) -> String {
+    let mut lives: BTreeMap<Option<&str>, Vec<String>> = BTreeMap::new();
+    for node in nodes_of(cluster).filter(|node| shown(node, "state") == "live") {
+        lives.entry(node.get("durable").and_then(Value::as_str)).or_default().push(shown(node, "name"));
+    }
+    let line = |(life, names): (Option<&str>, Vec<String>)| match life {
+        Some(life) => format!("log: {} durable in {life}\n", names.join(", ")),
+        None => format!("log: {} volatile\n", names.join(", ")),
+    };
+    lives.into_iter().map(line).collect()
 }
 
 fn set_lease(calls: &Calls, ttl: Duration, output: Output) -> anyhow::Result<Exit> {
@@ -278,6 +310,25 @@ mod tests {
             assert_eq!(unsettled(&cluster, 1), None, "{state}");
             assert_eq!(unsettled(&cluster, 2).as_deref(), Some("1 nodes live, 2 are waited for"), "{state}");
         }
+    }
+
+    #[test]
+    fn a_store_is_told_with_the_age_of_what_it_has_and_with_whose_records_count() {
+        let mut cluster = cluster(json!("n1"), 0, "live");
+        assert_eq!(store_text(&cluster), "", "a node without a store");
+        cluster["durability"] = json!("durable");
+        cluster["redis"] = json!({"up": true, "role": "primary", "version": "7.0.15", "incarnation": "aa.bb", "warnings": [],
+            "snapshot_age_ms": 61_540, "unwritten_ms": null, "put_off": {"allowance": 4, "loading": 9}, "fenced_writes": 1});
+        cluster["nodes"][0]["durable"] = json!("aa.bb");
+        assert_eq!(
+            store_text(&cluster),
+            "redis of n1: up, primary, 7.0.15, incarnation aa.bb  n1 is durable\n\
+             redis of n1: oldest snapshot 61.5 s  oldest unwritten none  allowance waits 4  fenced writes 1\n\
+             log: n2 volatile\n\
+             log: n1 durable in aa.bb\n"
+        );
+        cluster["nodes"][1]["durable"] = json!("aa.bb");
+        assert!(store_text(&cluster).ends_with("log: n1, n2 durable in aa.bb\n"));
     }
 
     #[test]

@@ -199,11 +199,16 @@ fn store_body(node: &Node) -> Value {
     let counted = |counts: &[(&'static str, u64)]| -> Map<String, Value> {
         counts.iter().map(|(word, count)| ((*word).to_owned(), Value::from(*count))).collect()
     };
+    let ages = node.store_ages();
+    let millis = |age: Option<Span>| age.map(|age| age.as_nanos() / 1_000_000);
+    // Nothing else is ever up: a replica is refused.
+    let role = store.up.map(|_| "primary");
     json!({
-        "up": store.up.is_some(), "incarnation": store.up.map(|store| store.to_string()), "version": store.version,
+        "up": store.up.is_some(), "role": role, "incarnation": store.up.map(|store| store.to_string()), "version": store.version,
         "warnings": store.warnings, "down": store.down, "durable_in": store.durable.map(|store| store.to_string()),
         "obeyed": store.bound, "claims": counted(&totals.claims), "put_off": counted(&totals.put_off),
         "fenced_writes": totals.fenced,
+        "snapshot_age_ms": millis(ages.snapshot), "unwritten_ms": millis(ages.unwritten),
     })
 }
 

@@ -40,7 +40,7 @@ const WORDS_MAX: usize = 60;
 const FIXED: usize = Api::COUNT * (STATUSES.len() + 1 + PER_HISTOGRAM)
     + PolicyOutcome::ALL.len()
     + Call::ALL.len() * CameOf::ALL.len()
-    + store::Op::ALL.len() * (store::Outcome::ALL.len() + store::BOUNDS_MICROS.len() + 3)
+    + store::Op::ALL.len() * (store::Outcome::ALL.len() + histogram::ONE_TRIP_MICROS.len() + 3)
     + WORDS_MAX;
 
 /// The most samples that a scrape can hold, whatever is configured and whoever calls.

@@ -155,7 +155,7 @@ pub const PARTITIONS: Family =
 pub const TAKEOVERS: Family = counter(
     "takeovers",
     &["state"],
-    "Partitions that this node began to decide for, by what was known of their use: fresh, allowance (what the last owner had kept), worst_case",
+    "Partitions that this node began to decide for, by what was known of their use then: fresh, allowance (what the last owner had kept), worst_case (also where it was found later)",
 );
 /// Lease.
 pub const LEASE_REMAINING: Family = Family {
@@ -194,6 +194,27 @@ pub const STORE_REQUESTS: Family = counter(
     &["op", "outcome"],
     "Requests to the store (claim, write, rewrite), by what came of them: done; lost (the partition is another's, or gone); stale (it came late); away (no connection); full and too-large (not sent); unknown (no answer in time); refused",
 );
+/// Keys written to the store.
+pub const STORE_KEYS_WRITTEN: Family =
+    counter("store_keys_written", &[], "Keys in writes that the store took: a key counts each time that it is written");
+/// The age of what is kept.
+pub const STORE_SNAPSHOT_AGE: Family = Family {
+    seconds: true,
+    ..gauge(
+        "store_snapshot_age",
+        &[],
+        "How long ago the oldest snapshot that this node has in the store was made: a partition with a key in it, written as a whole, which is done every five minutes; what is added in between makes it no younger. 0 without any",
+    )
+};
+/// The age of what is not kept yet.
+pub const STORE_UNWRITTEN: Family = Family {
+    seconds: true,
+    ..gauge(
+        "store_unwritten",
+        &[],
+        "How long it has waited to be written and acknowledged, of all that this node has to write the longest; 0 where nothing waits",
+    )
+};
 /// Durations of requests to the store.
 pub const STORE_REQUEST: Family =
     histogram("store_request", &["op"], "How long the store took to answer, where it did");
@@ -268,6 +289,9 @@ pub const ALL: &[&Family] = &[
     &STORE_DURABLE,
     &STORE_CONNECTS,
     &STORE_REQUESTS,
+    &STORE_KEYS_WRITTEN,
+    &STORE_SNAPSHOT_AGE,
+    &STORE_UNWRITTEN,
     &STORE_REQUEST,
     &STORE_CLAIMS,
     &FENCED_WRITES,

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use histogram::Durations;
 use limits::Span;
 use node::keeping::Totals;
-use node::{ClockTrust, Durations, Node, Policies};
+use node::{ClockTrust, Node, Policies, StoreAges};
 
 use crate::access::Access;
 use crate::front::Front;
@@ -68,8 +69,12 @@ pub struct StoreFigures {
     pub connects: [(&'static str, u64); 2],
     /// Requests: kind, what came of them, how many.
     pub requests: Vec<(&'static str, &'static str, u64)>,
+    /// Keys in writes that were done.
+    pub keys_written: u64,
+    /// How old what is kept is, and what is not kept yet.
+    pub ages: StoreAges,
     /// How long answers took, by kind.
-    pub durations: Vec<(&'static str, store::Durations)>,
+    pub durations: Vec<(&'static str, Durations)>,
     /// Claims and what was put off.
     pub totals: Totals,
 }
@@ -77,10 +82,16 @@ pub struct StoreFigures {
 impl StoreFigures {
     fn of(node: &Node) -> Option<StoreFigures> {
         let (view, totals) = (node.store()?, node.store_totals()?);
-        let mut figures =
-            StoreFigures { up: view.up.is_some(), durable: view.durable.is_some(), totals, ..StoreFigures::default() };
+        let mut figures = StoreFigures {
+            up: view.up.is_some(),
+            durable: view.durable.is_some(),
+            totals,
+            ages: node.store_ages(),
+            ..StoreFigures::default()
+        };
         node.store_tally(|tally| {
             figures.connects = [("up", tally.connected()), ("failed", tally.failed())];
+            figures.keys_written = tally.keys_written();
             figures.requests =
                 tally.asked().map(|(op, outcome, count)| (op.as_str(), outcome.as_str(), count)).collect();
             figures.durations = store::Op::ALL.map(|op| (op.as_str(), tally.durations(op))).into();

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use limits::{LimitId, Span};
 use node::keeping::Totals;
-use node::{Durations, LegAnswer, Policies, Reason, Source};
+use node::{LegAnswer, Policies, Reason, Source, StoreAges};
 use policy::{Catalogue, Document};
 
 use super::bounds::SERIES_MAX;
@@ -79,7 +79,9 @@ fn figures(policies: Policies, access: Access) -> Figures {
             durable: false,
             connects: [("up", 1), ("failed", 2)],
             requests: vec![("write", "done", 9)],
-            durations: vec![("write", store::Durations { buckets: vec![(0.001, 1), (f64::INFINITY, 0)], sum: 0.5 })],
+            keys_written: 30,
+            ages: StoreAges { snapshot: Some(Span::from_millis(61_500)), unwritten: None },
+            durations: vec![("write", Durations { buckets: vec![(0.001, 1), (f64::INFINITY, 0)], sum: 0.5 })],
             totals: Totals { claims: vec![("counted", 2)], fenced: 1, put_off: vec![("allowance", 4)] },
         }),
         lease_remaining: Span::from_millis(2_500),

@@ -176,7 +176,11 @@ fn is_used_up(
     findings: &mut Findings,
 ) -> Result<(), String> {
     let touch = refusal.touch;
-    let taken_in = if touch.shape.keeping() == Keeping::Nothing { 0 } else { ledger.taken_in };
+    let mut taken_in = if touch.shape.keeping() == Keeping::Nothing { 0 } else { ledger.taken_in };
+    // What was taken in by a limit that decided on the most stays used where it comes to decide on the least (law 5).
+    if ledger.is_kept && touch.shape.basis == Basis::Lo {
+        taken_in = taken_in.saturating_add(refusal.capacity() / 4 + 1);
+    }
     let mut used = ledger.used(touch, refusal.key).saturating_add(taken_in);
     if floor.is_some() && ledger.is_kept && is_aligned(&touch.shape) {
         // Whoever takes over close to an edge has what may have been used before counted on the far side, and all that is

@@ -17,7 +17,6 @@ for _, key in ipairs(KEYS) do
   try('hmget', redis.pcall('HMGET', key, 'uuid'))
 end
 try('hgetall', redis.pcall('HGETALL', KEYS[1]))
-try('hdel', redis.pcall('HDEL', KEYS[1], 'pe'))
 try('del', redis.pcall('DEL', KEYS[1]))
 
 -- A name without a value: Redis looks at permissions first, then refuses it, and that refusal is the answer wanted here.

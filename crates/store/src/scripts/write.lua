@@ -31,5 +31,4 @@ for at = 6, #ARGV, CHUNK do
   n = n + redis.call('HSET', partition, unpack(ARGV, at, math.min(at + CHUNK - 1, #ARGV)))
 end
 redis.call('HSET', partition, 'q', seq, 'n', string.format('%d', n), 'c', '1', 'a', assumed)
-redis.call('HDEL', partition, 'pe', 'ps', 'pn', 'pc')
 return {'ok'}
