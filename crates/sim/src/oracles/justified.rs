@@ -179,7 +179,7 @@ fn is_used_up(
     let mut taken_in = if touch.shape.keeping() == Keeping::Nothing { 0 } else { ledger.taken_in };
     // What was taken in by a limit that decided on the most stays used where it comes to decide on the least (law 5).
     if ledger.is_kept && touch.shape.basis == Basis::Lo {
-        taken_in = taken_in.saturating_add(refusal.capacity() / 4 + 1);
+        taken_in = taken_in.saturating_add(ledger.allowance);
     }
     let mut used = ledger.used(touch, refusal.key).saturating_add(taken_in);
     if floor.is_some() && ledger.is_kept && is_aligned(&touch.shape) {
@@ -294,13 +294,22 @@ fn taken_in(story: &Story<'_>, number: usize, account: &Account) -> u64 {
     let charged =
         |touch: &&Touch| is_before(&story.reigns[touch.reign]) && matches!(touch.what, What::Charged(_) | What::Owed);
     let charged: u64 = account.touches.iter().filter(charged).map(|touch| touch.cost).sum();
-    let capacity = account.touches.iter().filter_map(|touch| touch.shape.capacity()).max().unwrap_or(0);
     let assumed = story.reigns.iter().filter(|reign| is_before(reign)).map(|reign| match reign.recovered {
         Some((_, Recovered::Fresh)) => 0,
-        Some((_, Recovered::Allowance { .. })) => capacity / 4 + 1,
-        Some((_, Recovered::WorstCase)) | None => capacity,
+        Some((_, Recovered::Allowance { .. })) => most_allowed(account),
+        Some((_, Recovered::WorstCase)) | None => greatest(account),
     });
     charged + assumed.sum::<u64>()
+}
+
+/// The greatest of the capacities that a key was counted by.
+fn greatest(account: &Account) -> u64 {
+    account.touches.iter().filter_map(|touch| touch.shape.capacity()).max().unwrap_or(0)
+}
+
+/// The most that one write allows of a key.
+fn most_allowed(account: &Account) -> u64 {
+    greatest(account) / 4 + 1
 }
 
 /// One owner's account of one key.
@@ -326,6 +335,8 @@ struct Ledger {
     taken_in: u64,
     /// Whether anything was taken in, or known to be nothing.
     is_kept: bool,
+    /// What may have been taken in beyond what was used.
+    allowance: u64,
 }
 
 #[derive(Clone, Copy)]
@@ -343,9 +354,10 @@ impl Ledger {
         let full_as_of = reign.full_as_of.map(|full| full.moment);
         let taken_in = taken_in(story, number, account);
         let is_kept = matches!(reign.recovered, Some((_, Recovered::Allowance { .. })));
+        let allowance = most_allowed(account);
         // What was used under other numbers may be more than these hold, and stays used.
         let changed = is_kept && account.touches.windows(2).any(|two| two[0].shape != two[1].shape);
-        let mut ledger = Ledger { full_as_of, taken_in, is_kept, changed, ..Ledger::default() };
+        let mut ledger = Ledger { full_as_of, taken_in, is_kept, allowance, changed, ..Ledger::default() };
         let known = |touch: &&Touch| Some(touch.reign) == reign.copy_of && touch.at <= reign.began;
         account.touches.iter().filter(known).for_each(|touch| ledger.write(touch));
         ledger
