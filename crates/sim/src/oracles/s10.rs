@@ -10,12 +10,13 @@ use ownership::kept::{Incarnation, Keeper};
 use ownership::{CheckId, SessionId};
 use ring::PartitionId;
 
-use super::story::{Key, Story};
+use super::story::{Key, Spell, Story};
 use super::{Failure, Findings};
+use crate::world::Fault;
 use crate::world::trace::{Decided, Event, KeyKept, LegSeen};
 
 pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Failure> {
-    let mut books = Books::default();
+    let mut books = Books { policies: policies(story), ..Books::default() };
     for entry in story.trace {
         if let Event::Counts { session, store } = &entry.event {
             books.counts.insert(*session, *store);
@@ -30,9 +31,16 @@ pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Fa
     Ok(())
 }
 
+/// From when until when policies were applied.
+fn policies(story: &Story<'_>) -> Vec<(Moment, Moment)> {
+    let applies = |spell: &&Spell| matches!(story.fault(spell), Some(Fault::Policy { .. }));
+    story.spells.iter().filter(applies).map(|spell| (spell.began, spell.ended.unwrap_or(Moment::MAX))).collect()
+}
+
 /// What the log says, what the store has, and what was used.
 #[derive(Default)]
 struct Books {
+    policies: Vec<(Moment, Moment)>,
     counts: BTreeMap<SessionId, Option<Incarnation>>,
     records: BTreeMap<(Incarnation, PartitionId), Record>,
     used: BTreeMap<(PartitionId, Keeper), BTreeMap<Key, Used>>,
@@ -130,6 +138,12 @@ impl Books {
         Ok(())
     }
 
+    /// Whether a limit's numbers, or what it does when nobody can count, may have changed since its key was first used.
+    fn changed_since(&self, used: &Used, now: Moment) -> bool {
+        let first = used.charges.first().map_or(Moment::ZERO, |charge| charge.at);
+        self.policies.iter().any(|(began, ended)| *began <= now && *ended >= first)
+    }
+
     fn is_allowed(
         &self,
         partition: PartitionId,
@@ -147,9 +161,9 @@ impl Books {
         };
         let (spent, allowed) = match (record.keys.get(key), used.shape) {
             (Some((made, allowance)), _) => (since(*made), *allowance),
-            (None, Some(shape)) => (used.at_least(&shape, at), shape.implicit()),
+            (None, Some(shape)) if !self.changed_since(used, at) => (used.at_least(&shape, at), shape.implicit()),
             // What is implicit under some numbers is not under others.
-            (None, None) => return Ok(()),
+            (None, _) => return Ok(()),
         };
         findings.count("charges held against what is kept", 1);
         if spent > allowed {

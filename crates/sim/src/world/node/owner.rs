@@ -52,6 +52,10 @@ impl Owner {
         self.lease
     }
 
+    pub(super) fn is_sealed(&self) -> bool {
+        self.sealed
+    }
+
     pub(super) fn gates(&self) -> usize {
         self.gates.len()
     }
