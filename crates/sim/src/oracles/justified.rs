@@ -196,6 +196,11 @@ fn is_used_up(
         findings.count("denials beside that of another limit, by a takeover", 1);
         return Ok(());
     }
+    // A debt was booked on what a takeover left, by a limit that decided on the most then: all of it is told as used (law 5).
+    if touch.shape.basis == Basis::Lo && ledger.has_debts() && ledger.opened_on_floor.is_some_and(full) {
+        findings.count("denials by what a takeover left, where a limit was made open", 1);
+        return Ok(());
+    }
     let full_since_takeover = full(ledger.used_since_takeover(touch));
     if full_since_takeover && may_say_so(ledger, touch, floor, full) {
         findings.count("denials by what a takeover left", 1);
