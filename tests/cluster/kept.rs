@@ -228,6 +228,26 @@ fn a_redis_that_goes_costs_nothing_and_a_crash_meanwhile_is_the_worst_case() {
     assert_eq!(spend(&fleet, asked, "open", "bob", 50), 50);
 }
 
+/// Found by the simulator: the process that is back speaks for itself alone, though the session of the one before still lives.
+/// What Redis has of that one lacks what was spent while nothing was written.
+#[test]
+fn a_process_that_is_back_within_its_lease_vouches_for_nothing_that_the_one_before_kept() {
+    let redis = Redis::start();
+    let mut fleet = kept_fleet(&redis);
+    let owner = number_of(&spend_700(&fleet, "alice"));
+    redis.signal("STOP");
+    fleet.wait_until(owner, "every node being volatile", |cluster| durable_nodes(cluster) == 0);
+    assert_eq!(spend(&fleet, owner, "closed", "alice", 100), 100, "an outage costs nothing");
+    fleet.kill(owner);
+    redis.signal("CONT");
+    fleet.start(owner);
+    let asked = other_than(owner);
+    fleet.wait_until(asked, "the new process being one of three", |cluster| {
+        live_nodes(cluster) == 3 && all_owned(cluster) && durable_nodes(cluster) > 0
+    });
+    assert_eq!(spend(&fleet, asked, "closed", "alice", LIMIT), 0, "nobody knows, so nothing is admitted");
+}
+
 #[test]
 fn a_redis_that_comes_back_empty_has_everything_again_before_it_counts() {
     let mut redis = Redis::start();
