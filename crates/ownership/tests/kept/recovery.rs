@@ -1,9 +1,10 @@
 //! What a successor gets back, in numbers that an operator can add up.
 
 use limits::{Algorithm, Align};
-use ringfence_ownership::Recovered;
+use ringfence_ownership::kept::{Keeper, Record};
+use ringfence_ownership::{Epoch, Found, Recovered};
 
-use crate::desk::{LOG, at_millis, bucket, secs, window};
+use crate::desk::{LOG, SESSION, at_millis, at_nanos, bucket, secs, window};
 use crate::world::{Op, World};
 
 /// A thousand an hour.
@@ -59,6 +60,22 @@ fn a_session_whose_records_do_not_count_leaves_the_worst_case() {
     assert_eq!(spend_all(&mut world, 0, 700), 700);
     world.die(true);
     assert_eq!(world.hear_claim(), Some(Recovered::WorstCase));
+    assert_eq!(spend_all(&mut world, 0, u64::MAX), 0);
+}
+
+/// An answer to the claim of a reign that is over says nothing of what was used since.
+#[test]
+fn what_the_claim_of_another_reign_was_told_is_not_taken_in() {
+    let mut world = hourly(LOG);
+    world.bind();
+    assert_eq!(spend_all(&mut world, 0, 700), 700);
+    world.die(true);
+    world.die(true);
+    let keeper = Keeper { epoch: Epoch(1), session: SESSION };
+    let record = Record { keeper, complete: true, count: 0, keys: Vec::new(), assumed_full: None, unreadable: 0 };
+    let found = Found::Record(&record);
+    assert_eq!(world.owner.handle_found(Epoch(2), found, true, &world.desk, at_nanos(0)), None);
+    world.carry_out(Op::Wait { millis: 200 }).unwrap();
     assert_eq!(spend_all(&mut world, 0, u64::MAX), 0);
 }
 

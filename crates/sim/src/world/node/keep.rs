@@ -101,9 +101,13 @@ impl Keep {
 
     /// Whether anything has to be looked at from time to time.
     fn waits(&self) -> bool {
-        let settles = self.durability.is_bound() && self.durability.held().is_none();
         let waits = |asked: &Asked| !matches!(asked.what, What::Who);
-        settles || !self.claims.is_empty() || !self.later.is_empty() || self.asked.values().any(waits)
+        self.settles() || !self.claims.is_empty() || !self.later.is_empty() || self.asked.values().any(waits)
+    }
+
+    /// Whether everything is being written, so that the log can say that it counts.
+    fn settles(&self) -> bool {
+        self.durability.is_bound() && self.durability.held().is_none()
     }
 
     fn under_way(&self, of: impl Fn(&What) -> bool) -> usize {
@@ -398,7 +402,8 @@ impl Node {
     /// Time has passed: claims that nobody answers, writes that take too long, and whether everything is written.
     fn look_after_what_waits(&mut self) -> bool {
         let now = self.at.boot;
-        let settled = self.is_kept_whole();
+        let settles = self.keep.as_ref().is_some_and(|keep| keep.settles() && keep.look_at <= now);
+        let settled = settles.then(|| self.is_kept_whole());
         let Some(keep) = &mut self.keep else { return false };
         let beats = keep.seen.is_some() && keep.beat_at <= now;
         let looks = keep.waits() && keep.look_at <= now;
@@ -414,9 +419,7 @@ impl Node {
             if keep.asked.values().any(slow) {
                 keep.durability.handle_slow(now);
             }
-            if keep.durability.is_bound() && keep.durability.held().is_none() {
-                keep.durability.handle_settled(settled, now);
-            }
+            settled.into_iter().for_each(|settled| keep.durability.handle_settled(settled, now));
         }
         if keep.durability.poll_timeout().is_some_and(|at| at <= now) {
             keep.durability.handle_timeout(now);
