@@ -184,32 +184,49 @@ impl Display for Event {
             }
             Event::Lent { node, id, leg, .. } => write!(f, "{} lends {}: {}", Node(*node), Id(*id), Legs(&[*leg])),
             Event::Told(told) => told.fmt(f),
-            Event::Counts { session, store: None } => write!(f, "what {} keeps counts nowhere", Session(*session)),
-            Event::Counts { session, store: Some(life) } => {
-                write!(f, "what {} keeps counts in {}", Session(*session), Life(*life))
-            }
-            Event::Claimed { life, partition, keeper } => {
-                write!(f, "p{} is {}'s in {}", partition.0, Session(keeper.session), Life(*life))
-            }
-            Event::Kept { life, partition, keeper, anew, keys, .. } => {
-                let (whole, session) = (if *anew { "all of " } else { "" }, Session(keeper.session));
-                write!(f, "{} keeps {whole}p{} for {session}: {} keys", Life(*life), partition.0, keys.len())
-            }
-            Event::Flushed { life } => write!(f, "{} is emptied", Life(*life)),
-            Event::TookIn { partition, keeper, of, by, .. } => {
-                let (by, heir, dead) = (Life(*by), Session(keeper.session), Session(of.session));
-                write!(f, "{heir} takes in what {dead} kept of p{} in {by}", partition.0)
-            }
-            Event::Recovered { node, partition, epoch, recovered } => {
-                let (partition, epoch) = (partition.0, epoch.0);
-                let known = match recovered {
-                    Recovered::Fresh => "nobody used anything".to_owned(),
-                    Recovered::Allowance { keys } => format!("what was kept is known, of {keys} keys"),
-                    Recovered::WorstCase => "the worst has to be assumed".to_owned(),
-                };
-                write!(f, "{} over p{partition} at epoch {epoch}: {known}", Node(*node))
-            }
+            Event::Counts { .. }
+            | Event::Claimed { .. }
+            | Event::Kept { .. }
+            | Event::Flushed { .. }
+            | Event::TookIn { .. }
+            | Event::Recovered { .. } => OfStore(self).fmt(f),
             Event::Note(words) => f.write_str(words),
+        }
+    }
+}
+
+/// What happened to what is kept.
+struct OfStore<'a>(&'a Event);
+
+impl Display for OfStore<'_> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        if let Event::Counts { session, store } = self.0 {
+            let whose = Session(*session);
+            return match store {
+                None => write!(f, "what {whose} keeps counts nowhere"),
+                Some(life) => write!(f, "what {whose} keeps counts in {}", Life(*life)),
+            };
+        }
+        if let Event::Claimed { life, partition, keeper } = self.0 {
+            return write!(f, "p{} is {}'s in {}", partition.0, Session(keeper.session), Life(*life));
+        }
+        if let Event::Kept { life, partition, keeper, anew, keys, .. } = self.0 {
+            let (whole, session) = (if *anew { "all of " } else { "" }, Session(keeper.session));
+            return write!(f, "{} keeps {whole}p{} for {session}: {} keys", Life(*life), partition.0, keys.len());
+        }
+        if let Event::Flushed { life } = self.0 {
+            return write!(f, "{} is emptied", Life(*life));
+        }
+        if let Event::TookIn { partition, keeper, of, by, .. } = self.0 {
+            let (by, heir, dead) = (Life(*by), Session(keeper.session), Session(of.session));
+            return write!(f, "{heir} takes in what {dead} kept of p{} in {by}", partition.0);
+        }
+        let Event::Recovered { node, partition, epoch, recovered } = self.0 else { return Ok(()) };
+        write!(f, "{} over p{} at epoch {}: ", Node(*node), partition.0, epoch.0)?;
+        match recovered {
+            Recovered::Fresh => f.write_str("nobody used anything"),
+            Recovered::Allowance { keys } => write!(f, "what was kept is known, of {keys} keys"),
+            Recovered::WorstCase => f.write_str("the worst has to be assumed"),
         }
     }
 }

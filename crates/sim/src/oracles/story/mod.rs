@@ -12,7 +12,7 @@ mod well;
 use std::collections::BTreeMap;
 
 use limits::{Fingerprint, LimitId, Moment};
-use ownership::{Epoch, SessionId};
+use ownership::{Epoch, Recovered, SessionId};
 use ring::PartitionId;
 
 use crate::world::trace::{Decided, Entry, Event, LegSeen, Told};
@@ -198,9 +198,7 @@ impl<'a> Story<'a> {
                 }
             }
             Event::Recovered { node, partition, epoch, recovered } => {
-                if let Some(&reign) = ruling.get(&(*node, *partition, *epoch)) {
-                    self.reigns[reign].recovered = Some((at, *recovered));
-                }
+                self.recovered(ruling.get(&(*node, *partition, *epoch)), at, *recovered);
             }
             Event::Decided(decided) => self.decided(place, at, decided, ruling),
             Event::Undone { node, partition, epoch, id, asker } => {
@@ -248,6 +246,12 @@ impl<'a> Story<'a> {
             | Event::TookIn { .. }
             | Event::Told(_)
             | Event::Note(_) => {}
+        }
+    }
+
+    fn recovered(&mut self, reign: Option<&usize>, at: Moment, recovered: Recovered) {
+        if let Some(&reign) = reign {
+            self.reigns[reign].recovered = Some((at, recovered));
         }
     }
 
