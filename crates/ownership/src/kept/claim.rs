@@ -69,7 +69,7 @@ pub enum Says<'a> {
 
 impl Claim {
     /// Whether nobody reigned before.
-    pub fn is_first(&self) -> bool {
+    fn is_first(&self) -> bool {
         self.before.is_none() && self.keeper.epoch == Epoch(1)
     }
 

@@ -7,7 +7,7 @@ use ownership::kept::WELL_FOR;
 use ownership::lease::Terms;
 
 use super::super::{Fault, FaultKind, Phase, Planned, RESTART_MAX, Weather, When, Who};
-use super::{Aim, Chance};
+use super::{Aim, Chance, stream};
 
 /// What faults have to fit into.
 #[derive(Debug)]
@@ -54,9 +54,6 @@ const WEIGHTS: &[(u64, FaultKind)] = &[
     (3, FaultKind::Ttl),
 ];
 
-/// The row of chance of what happens to the store beside all else.
-const OF_STORE_STREAM: u64 = 7;
-
 /// Every story has so many.
 const FAULTS_MIN: usize = 3;
 
@@ -102,7 +99,7 @@ pub fn drawn(seed: u64, scene: &Scene, chance: &mut Chance) -> Vec<Planned> {
         faults.push(Planned { when, fault: any(scene, chance) });
     }
     if scene.store {
-        faults.extend(of_store(scene, &mut Chance::of(seed, OF_STORE_STREAM)));
+        faults.extend(of_store(scene, &mut Chance::of(seed, stream::STORE_FAULTS)));
     }
     numbered(faults)
 }

@@ -26,6 +26,7 @@ mod stream {
     pub const FAULTS: u64 = 4;
     pub const TIMES: u64 = 5;
     pub const STORE: u64 = 6;
+    pub const STORE_FAULTS: u64 = 7;
 }
 
 /// When the first question is put: a cluster has been founded by then, if nothing hinders it.
