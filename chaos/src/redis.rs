@@ -139,7 +139,11 @@ impl Redis {
         keys.parse().with_context(|| format!("{} has `{keys}` keys", self.host.name()))
     }
 
-    fn info(&self, name: &str) -> Result<String> {
+    /// One of the figures that it tells of itself.
+    ///
+    /// # Errors
+    /// When it does not answer, or does not tell that one.
+    pub fn info(&self, name: &str) -> Result<String> {
         let info = self.ask(&["INFO"])?;
         let found = info.lines().find_map(|line| line.trim().strip_prefix(name)?.strip_prefix(':').map(str::to_owned));
         found.with_context(|| format!("{} does not say its {name}: {info}", self.host.name()))

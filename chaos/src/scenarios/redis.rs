@@ -7,6 +7,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use limits::{Moment, Span};
 
+use crate::admin::ReportedRedis;
 use crate::bounds::OWNED_AGAIN;
 use crate::stage::{NODES, Stage, sessions};
 use crate::succession::Knows;
@@ -116,13 +117,12 @@ pub fn all_killed(stage: &mut Stage) -> Result<()> {
 /// Nobody is left who knows whether Redis has all that it had acknowledged.
 pub fn all_and_redis_killed(stage: &mut Stage) -> Result<()> {
     all_die_and_return(stage, Knows::Nothing, |stage| {
+        stage.wait_in_its_file()?;
         stage.kill_redis()?;
         stage.start_redis().map(drop)
     })?;
-    let doubted = stage.sum(|redis| redis.claims.get("other_life").copied().unwrap_or(0))?;
-    let but = Some("no record of another life was found".to_owned()).filter(|_| doubted == 0);
-    stage.claim("what the restarted Redis has is left alone", but);
-    Ok(())
+    let doubted = |redis: &ReportedRedis| redis.claims.get("other_life").copied().unwrap_or(0);
+    stage.wait_counted("what the restarted Redis has being found to be of another life", 0, doubted)
 }
 
 fn dies_and_returns(stage: &mut Stage, owner: usize) -> Result<()> {

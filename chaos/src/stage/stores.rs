@@ -233,6 +233,17 @@ impl Stage {
         Ok(at)
     }
 
+    /// Waits until the server that nodes are led to has handed its file all that it was told: while the disk is busy it may hold
+    /// back two seconds of it, which a kill would take along.
+    ///
+    /// # Errors
+    /// When that does not come about.
+    pub fn wait_in_its_file(&mut self) -> Result<()> {
+        self.wait("Redis' file having everything", |stage| {
+            stage.stores[stage.primary].info("aof_buffer_length").is_ok_and(|waits| waits == "0")
+        })
+    }
+
     /// Waits until such a sum is higher than it was.
     ///
     /// # Errors
