@@ -2,6 +2,8 @@
 //! the time. The shell locks a gate, reads what must be read inside it, and lets the partition decide; nothing else
 //! happens here.
 
+mod kept;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
@@ -10,14 +12,14 @@ use control::event::ActivatedState;
 use control::{Appointment, Event};
 use limits::{LimitId, Moment, Now, Span, WallTime};
 use ownership::cluster_time::ClusterTime;
-use ownership::kept::{Claim, Keeper, Written};
+use ownership::kept::{Claim, FOUND_WITHIN, Keeper};
 use ownership::{
-    Answer, Asker, Cancelled, Check, CheckId, CheckLeg, Epoch, Floor, Found, LeaseBound, Partition, Recovered,
-    SessionId, Unknown, Write,
+    Answer, Asker, Cancelled, Check, CheckId, CheckLeg, Epoch, Floor, LeaseBound, Partition, SessionId, Unknown,
 };
 use parking_lot::{Mutex, MutexGuard};
 use ring::{PartitionCount, PartitionId};
 
+pub(crate) use self::kept::state_of;
 use crate::clock;
 use crate::events::Events;
 use crate::keeping::Keeping;
@@ -26,10 +28,6 @@ use crate::views::{Policies, Views};
 
 /// Checks decided on one reading of the clock; the next one reads it again.
 pub const CHECKS_PER_READING: usize = 256;
-
-/// How long checks wait at most for what the store has of a partition; then the worst case stands until that is known. Where
-/// the store is away or silent they are told sooner, see [`crate::keeping`].
-pub const FOUND_WITHIN: Span = Span::from_secs(1);
 
 /// Entries that one turn of the sweeper looks at in one partition.
 pub const SWEEP_STEPS: usize = 64;
@@ -88,7 +86,12 @@ impl Reading {
 impl Owner {
     /// A node that owns nothing yet, and has no lease: `lease` ends at the boot. There is a gate for every partition that
     /// a cluster can have; those that this one does not have stay shut.
-    pub fn new(views: Arc<Views>, lease: LeaseBound, events: Arc<Events>, keeping: Option<Arc<Keeping>>) -> Owner {
+    pub(crate) fn new(
+        views: Arc<Views>,
+        lease: LeaseBound,
+        events: Arc<Events>,
+        keeping: Option<Arc<Keeping>>,
+    ) -> Owner {
         Owner {
             gates: (0..PartitionCount::MAX.get()).map(|_| Mutex::new(Partition::vacant())).collect(),
             lease: ArcSwap::from_pointee(lease),
@@ -243,112 +246,6 @@ impl Owner {
             ActivatedState::WorstCase => &self.worst_case_reigns,
         };
         reigns.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// What the store had of a partition that was taken over; `bound` says whether what is written now counts, or may come
-    /// to. `None` where that reign is over.
-    pub(crate) fn found(
-        &self,
-        partition: PartitionId,
-        epoch: Epoch,
-        found: Found<'_>,
-        bound: bool,
-    ) -> Option<Recovered> {
-        let (mut gate, _) = self.enter(partition)?;
-        let policies = self.views.policies.load();
-        let recovered = gate.handle_found(epoch, found, bound, &policies.catalogue, self.now());
-        let wants_write = gate.wants_write();
-        drop(gate);
-        // Of a partition that was claimed again nothing is news, and all of it is to be written.
-        if wants_write {
-            self.want_write(partition);
-        }
-        let recovered = recovered?;
-        let state = match recovered {
-            Recovered::Fresh => ActivatedState::Fresh,
-            Recovered::Allowance { .. } => ActivatedState::Allowance,
-            Recovered::WorstCase => ActivatedState::WorstCase,
-        };
-        self.count_reign(partition, epoch, state);
-        Some(recovered)
-    }
-
-    /// Nothing is heard of what the store has: checks wait no longer. Returns whether they did.
-    pub(crate) fn not_found(&self, partition: PartitionId, epoch: Epoch) -> bool {
-        let Some((mut gate, _)) = self.enter(partition) else { return false };
-        let reigns = gate.is_active() && gate.epoch() == epoch;
-        let ended = gate.handle_not_found(epoch);
-        drop(gate);
-        // A partition that has decided since its time was up waits no longer, and has begun all the same.
-        if reigns {
-            self.count_reign(partition, epoch, ActivatedState::WorstCase);
-        }
-        ended
-    }
-
-    /// The store holds a partition in another reign's name.
-    pub(crate) fn fenced(&self, partition: PartitionId, epoch: Epoch) {
-        if let Some((mut gate, _)) = self.enter(partition) {
-            gate.handle_fenced(epoch);
-        }
-    }
-
-    /// What a partition has to write, if anything.
-    pub(crate) fn poll_write(&self, partition: PartitionId) -> Option<Write> {
-        let (mut gate, _) = self.enter(partition)?;
-        gate.poll_write(&self.views.policies.load().catalogue, self.now())
-    }
-
-    /// What came of a write. Returns whether the partition has to be claimed first before it is written again.
-    pub(crate) fn written(&self, partition: PartitionId, write: &Write, written: Written) -> bool {
-        let Some((mut gate, _)) = self.enter(partition) else { return false };
-        gate.handle_written(write.keeper.epoch, write.seq, written);
-        let is_its_reign = gate.epoch() == write.keeper.epoch && gate.session() == Some(write.keeper.session);
-        let (wants_write, wants_claim) = (gate.wants_write(), is_its_reign && gate.wants_claim());
-        drop(gate);
-        if wants_write {
-            self.want_write(partition);
-        }
-        wants_claim
-    }
-
-    /// The number to claim a partition under; `None` where that reign is over.
-    pub(crate) fn claim_number(&self, partition: PartitionId, keeper: Keeper) -> Option<u64> {
-        let (gate, _) = self.enter(partition)?;
-        let reigns = gate.epoch() == keeper.epoch && gate.session() == Some(keeper.session);
-        reigns.then(|| gate.claim_number())
-    }
-
-    /// Everything that is owned here is written anew, and obeyed.
-    pub(crate) fn bind_all(&self) {
-        for (number, gate) in self.gates.iter().enumerate() {
-            let mut gate = gate.lock();
-            gate.bind();
-            if gate.wants_write() {
-                drop(gate);
-                self.want_write(PartitionId(number as u16));
-            }
-        }
-    }
-
-    /// Memory alone decides from now on.
-    pub(crate) fn free_all(&self) {
-        self.gates.iter().for_each(|gate| gate.lock().free());
-    }
-
-    /// Whether all that the store has of what is owned here is obeyed. Asked again and again until it is, so it begins where
-    /// it ended the last time: that gate is mostly the only one that is locked. A node that has given up what it owned has
-    /// nothing to write any more, and says nothing of records from before that it did not obey to the end: its session lives
-    /// until the log has ended it.
-    pub(crate) fn is_kept_whole(&self) -> bool {
-        let (before, from) = self.gates.split_at(self.not_whole.load(Ordering::Relaxed));
-        let mut gates = from.iter().chain(before);
-        let Some(passed) = gates.position(|gate| !gate.lock().is_kept_whole()) else {
-            // Read last: it was announced before any gate was shut.
-            return !self.sealed.load(Ordering::SeqCst);
-        };
-        self.not_whole.store((before.len() + passed) % self.gates.len(), Ordering::Relaxed);
-        false
     }
 
     /// How old the oldest is of what the store has of what is owned here, and of what it is to have.
@@ -524,54 +421,6 @@ mod tests {
         let mut answers = Vec::new();
         owner.decide(partition, &[check(7)], &mut Reading::new(), &mut answers);
         matches!(answers[..], [Answer::Decided(_)])
-    }
-
-    #[test]
-    fn a_reign_counts_once_by_what_was_known_when_it_began() {
-        let forever = LeaseBound { session: SESSION, end: Moment::MAX, margin: limits::Span::ZERO };
-        let owner = Owner::new(Arc::new(Views::unknown()), forever, Arc::default(), Some(Arc::default()));
-        let found = |partition| owner.found(partition, Epoch(2), Found::Nobody, false);
-        for partition in [PartitionId(0), PartitionId(1)] {
-            assert_eq!(owner.reign(&appointed(partition, 2)), None, "it is found out first");
-        }
-        assert!(owner.not_found(PartitionId(0), Epoch(2)));
-        assert_eq!([PartitionId(0), PartitionId(1)].map(found), [Some(Recovered::Fresh); 2], "one later, one in time");
-        assert!(!owner.not_found(PartitionId(1), Epoch(2)));
-        assert_eq!(owner.reigns(), [("fresh", 1), ("allowance", 0), ("worst_case", 1)]);
-    }
-
-    #[test]
-    fn whether_all_is_kept_is_asked_of_every_partition_from_wherever_it_was_asked_last() {
-        let forever = LeaseBound { session: SESSION, end: Moment::MAX, margin: limits::Span::ZERO };
-        let owner = Owner::new(Arc::new(Views::unknown()), forever, Arc::default(), Some(Arc::default()));
-        assert!(owner.is_kept_whole(), "nothing is owned");
-        for partition in [3, 4_095].map(PartitionId) {
-            owner.reign(&appointed(partition, 2));
-            owner.found(partition, Epoch(2), Found::Nobody, true);
-        }
-        let write = |partition| {
-            let write = owner.poll_write(partition).unwrap();
-            owner.written(partition, &write, Written::Done);
-        };
-        assert!(!owner.is_kept_whole());
-        write(PartitionId(3));
-        assert!(!owner.is_kept_whole() && !owner.is_kept_whole());
-        write(PartitionId(4_095));
-        assert!(owner.is_kept_whole());
-        owner.reign(&appointed(PartitionId(0), 2));
-        owner.found(PartitionId(0), Epoch(2), Found::Nobody, true);
-        assert!(!owner.is_kept_whole(), "the first comes after the last");
-    }
-
-    /// Found by seed 20129 of the simulator: a node that left after its store had been away said that its records count, and
-    /// they lacked what it had used meanwhile.
-    #[test]
-    fn a_node_that_has_given_up_what_it_owned_says_nothing_of_what_is_kept_of_it() {
-        let forever = LeaseBound { session: SESSION, end: Moment::MAX, margin: limits::Span::ZERO };
-        let owner = Owner::new(Arc::new(Views::unknown()), forever, Arc::default(), Some(Arc::default()));
-        owner.reign(&appointed(PartitionId(3), 2));
-        owner.seal();
-        assert!(!owner.is_kept_whole());
     }
 
     #[test]

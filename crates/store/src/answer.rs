@@ -3,7 +3,7 @@
 
 use limits::Span;
 use ownership::Epoch;
-use ownership::kept::{Claimed, Incarnation, Keeper, Record};
+use ownership::kept::{Claimed, Incarnation, Keeper, Record, WriteAnswer};
 use redis::Value;
 use ring::PartitionId;
 use wire::store::{FIELD_MARK, kept_from_field, session_from_text};
@@ -12,20 +12,6 @@ use crate::error::StoreError;
 
 /// The field of a header that tells how long it was since the worst had been assumed.
 const ASSUMED_FULL: &[u8] = b"a";
-
-/// What a write came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Written {
-    /// It is kept.
-    Ok,
-    /// The record is not the writer's. Nothing changed.
-    Lost {
-        /// Whose it is; `None` if there is none, or none that can be read.
-        keeper: Option<Keeper>,
-    },
-    /// This write or a later one is kept already, or it was claimed under its number or a higher one. Nothing changed.
-    Stale,
-}
 
 /// An answer that can be understood.
 pub(crate) enum Understood<T> {
@@ -38,7 +24,7 @@ pub(crate) fn claimed(partition: PartitionId, answer: Value) -> Result<Understoo
     read_claimed(partition, answer).ok_or(StoreError::Unknown)
 }
 
-pub(crate) fn written(answer: Value) -> Result<Written, StoreError> {
+pub(crate) fn written(answer: Value) -> Result<WriteAnswer, StoreError> {
     read_written(answer).ok_or(StoreError::Unknown)
 }
 
@@ -59,12 +45,12 @@ fn read_claimed(partition: PartitionId, answer: Value) -> Option<Understood<Clai
     }))
 }
 
-fn read_written(answer: Value) -> Option<Written> {
+fn read_written(answer: Value) -> Option<WriteAnswer> {
     let mut words = Words::of(answer)?;
     match words.text()?.as_str() {
-        "ok" => Some(Written::Ok),
-        "stale" => Some(Written::Stale),
-        "lost" => Some(Written::Lost { keeper: words.keeper() }),
+        "ok" => Some(WriteAnswer::Ok),
+        "stale" => Some(WriteAnswer::Stale),
+        "lost" => Some(WriteAnswer::Lost { keeper: words.keeper() }),
         _ => None,
     }
 }

@@ -39,7 +39,6 @@ mod upkeep;
 
 mod store;
 
-pub use answer::Written;
 pub use config::{BadConfig, BadUrl, CLUSTER_NAME_MAX, RedisUrl, StoreConfig};
 pub use error::StoreError;
 pub use examine::VERSION_MIN;

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use ownership::Write;
-use ownership::kept::{Claimed, Incarnation, Keeper, KeptKey};
+use ownership::kept::{Claimed, Incarnation, Keeper, KeptKey, WriteAnswer};
 use redis::ScriptInvocation;
 use ring::PartitionId;
 use tokio::sync::watch;
 use tokio::task::AbortHandle;
 use wire::store::{FIELD_LEN, field_of, session_to_text, value_of};
 
-use crate::answer::{self, Understood, Written};
+use crate::answer::{self, Understood};
 use crate::config::{BadConfig, CLUSTER_NAME_MAX, StoreConfig};
 use crate::dial::Dialler;
 use crate::error::StoreError;
@@ -114,7 +114,7 @@ impl Store {
         partition: PartitionId,
         write: &Write,
         life: Option<Incarnation>,
-    ) -> Result<Written, StoreError> {
+    ) -> Result<WriteAnswer, StoreError> {
         let Opened { shared, claim_timeout, write_timeout, .. } = &*self.0;
         let (op, script, patience) = if write.anew {
             (Op::Rewrite, &shared.scripts.rewrite, *claim_timeout)
@@ -130,15 +130,15 @@ impl Store {
             answer::written(shared.ask(op, &call, patience, life).await?)
         };
         let written = written.await;
-        if matches!(written, Ok(Written::Ok)) {
+        if matches!(written, Ok(WriteAnswer::Ok)) {
             shared.tally.count_keys_written(write.keys.len());
         }
         shared.tally.count(
             op,
             outcome(written.as_ref().map(|written| match written {
-                Written::Ok => Outcome::Done,
-                Written::Lost { .. } => Outcome::Lost,
-                Written::Stale => Outcome::Stale,
+                WriteAnswer::Ok => Outcome::Done,
+                WriteAnswer::Lost { .. } => Outcome::Lost,
+                WriteAnswer::Stale => Outcome::Stale,
             })),
         );
         written

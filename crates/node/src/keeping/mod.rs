@@ -1,36 +1,35 @@
-//! What this node has kept in the store, and what it finds there: the machines of `ownership` say what is written, read and
-//! believed; this part carries it to the store and back. Nothing that decides waits for it: a partition that has something
-//! to write is put into a queue, and the one task that talks to the store takes it from there.
+//! What this node has kept in the store, and what it finds there: the machines of `ownership` say what is claimed, written,
+//! read and believed, and when; this part carries it to the store and back. Nothing that decides waits for it: a partition that
+//! has something to write is put into a queue, and the one task that talks to the store takes it from there.
 
 mod task;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use limits::{Moment, Span};
-use ownership::kept::{Claim, Incarnation, Void};
+use ownership::kept::{Claim, Dealings, Incarnation, Void};
 use parking_lot::Mutex;
 use ring::PartitionId;
 use tokio::sync::Notify;
 
 pub(crate) use task::Task;
 
-/// What waits for the store: partitions that are to be claimed, and partitions that have something to write. Each is in it
-/// once.
+/// What is wanted of the store by those who decide, until the task takes it from here.
 #[derive(Debug, Default)]
 pub(crate) struct Keeping {
-    waiting: Mutex<Waiting>,
+    wanted: Mutex<Wanted>,
     rang: Notify,
     tally: Tally,
     view: Mutex<View>,
 }
 
 #[derive(Debug, Default)]
-struct Waiting {
-    claims: BTreeMap<PartitionId, Claim>,
-    /// Those of the claims that checks wait for, the first first; each once.
-    urgent: VecDeque<PartitionId>,
-    hurried: BTreeSet<PartitionId>,
+struct Wanted {
+    /// Partitions that were taken over.
+    claims: Vec<Claim>,
+    /// Those whose claims checks wait for.
+    hurries: BTreeSet<PartitionId>,
+    /// Partitions that have something to write, each once.
     writes: VecDeque<PartitionId>,
     queued: BTreeSet<PartitionId>,
 }
@@ -80,32 +79,32 @@ const VOIDS: [&str; 6] = ["nothing", "of_another", "volatile", "other_life", "in
 impl Keeping {
     /// A partition was taken over: it is claimed as soon as the store answers.
     pub(crate) fn claim(&self, claim: Claim) {
-        let mut waiting = self.waiting.lock();
-        // One of an earlier reign comes too late.
-        let is_late = waiting.claims.get(&claim.partition).is_some_and(|known| known.keeper.epoch > claim.keeper.epoch);
-        if !is_late {
-            waiting.claims.insert(claim.partition, claim);
-        }
-        drop(waiting);
+        self.wanted.lock().claims.push(claim);
         self.rang.notify_one();
     }
 
-    /// Checks wait for this partition's claim: it is made before others.
+    /// Checks wait for this partition's claim: it is made before others. Nobody is woken for it: the task has the claim, or was
+    /// woken for it.
     pub(crate) fn hurry(&self, partition: PartitionId) {
-        let mut waiting = self.waiting.lock();
-        if waiting.claims.contains_key(&partition) && waiting.hurried.insert(partition) {
-            waiting.urgent.push_back(partition);
-        }
+        self.wanted.lock().hurries.insert(partition);
     }
 
     /// A partition has something to write.
     pub(crate) fn want_write(&self, partition: PartitionId) {
-        let mut waiting = self.waiting.lock();
-        if waiting.queued.insert(partition) {
-            waiting.writes.push_back(partition);
-            drop(waiting);
+        let mut wanted = self.wanted.lock();
+        if wanted.queued.insert(partition) {
+            wanted.writes.push_back(partition);
+            drop(wanted);
             self.rang.notify_one();
         }
+    }
+
+    /// The next partition that has something to write.
+    pub(crate) fn next_write(&self) -> Option<PartitionId> {
+        let mut wanted = self.wanted.lock();
+        let partition = wanted.writes.pop_front()?;
+        wanted.queued.remove(&partition);
+        Some(partition)
     }
 
     /// A check was put off until it is known what was kept, or until what it needs is written.
@@ -136,33 +135,14 @@ impl Keeping {
         self.rang.notified().await;
     }
 
-    fn next_claim(&self) -> Option<Claim> {
-        let mut waiting = self.waiting.lock();
-        while let Some(partition) = waiting.urgent.pop_front() {
-            waiting.hurried.remove(&partition);
-            if let Some(claim) = waiting.claims.remove(&partition) {
-                return Some(claim);
-            }
-        }
-        waiting.claims.pop_first().map(|(_, claim)| claim)
-    }
-
-    fn next_write(&self) -> Option<PartitionId> {
-        let mut waiting = self.waiting.lock();
-        let partition = waiting.writes.pop_front()?;
-        waiting.queued.remove(&partition);
-        Some(partition)
-    }
-
-    /// Claims that have waited for `patience` by `now`.
-    fn overdue(&self, patience: Span, now: Moment) -> Vec<Claim> {
-        let waiting = self.waiting.lock();
-        waiting.claims.values().filter(|claim| now.since(claim.since) >= patience).copied().collect()
-    }
-
-    /// Drops all claims but those of `session`: of reigns that are over.
-    fn forget_claims_but_of(&self, session: ownership::SessionId) {
-        self.waiting.lock().claims.retain(|_, claim| claim.keeper.session == session);
+    /// Hands on which claims are wanted, and which of them first.
+    fn hand_on(&self, dealings: &mut Dealings) {
+        let (claims, hurries) = {
+            let mut wanted = self.wanted.lock();
+            (std::mem::take(&mut wanted.claims), std::mem::take(&mut wanted.hurries))
+        };
+        claims.into_iter().for_each(|claim| dealings.handle_claim(claim));
+        hurries.into_iter().for_each(|partition| dealings.handle_hurry(partition));
     }
 }
 
@@ -175,32 +155,8 @@ impl Tally {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
-    use std::num::NonZeroU64;
-
-    use ownership::kept::Keeper;
-    use ownership::{Epoch, SessionId};
-    use ring::NodeId;
-
     use super::*;
-
-    fn claim(partition: u16) -> Claim {
-        let session = SessionId { node: NodeId(NonZeroU64::MIN), nonce: 1, counter: 1 };
-        let keeper = Keeper { epoch: Epoch(2), session };
-        Claim { partition: PartitionId(partition), keeper, before: None, since: Moment::ZERO, again: false }
-    }
-
-    #[test]
-    fn partitions_that_checks_wait_for_are_claimed_before_others() {
-        let keeping = Keeping::default();
-        (0..4).for_each(|partition| keeping.claim(claim(partition)));
-        keeping.hurry(PartitionId(2));
-        keeping.hurry(PartitionId(2));
-        keeping.hurry(PartitionId(9));
-        let order: Vec<u16> = std::iter::from_fn(|| keeping.next_claim()).map(|claim| claim.partition.0).collect();
-        assert_eq!(order, [2, 0, 1, 3]);
-    }
 
     #[test]
     fn a_partition_waits_for_its_write_once() {

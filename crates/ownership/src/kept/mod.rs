@@ -3,6 +3,8 @@
 //! only for whom it names, only from the very life of the store that the log holds for that session, and only whole.
 
 mod claim;
+mod claims;
+mod dealings;
 mod durability;
 pub(crate) mod ledger;
 mod rules;
@@ -15,6 +17,10 @@ use limits::{Fingerprint, LimitId, Span, Used, WallTime};
 
 use crate::session::{Epoch, SessionId};
 pub use claim::{Claim, Claimed, Says};
+pub use dealings::{
+    AWAY_FOR, CLAIMS_AT_ONCE, ClaimedAs, Dealings, Errand, FOUND_WITHIN, Gates, LOOK_EVERY, News, REWRITTEN_WITHIN,
+    Unanswered, WRITES_AT_ONCE, WriteAnswer,
+};
 pub use durability::{Durability, PROPOSE_AGAIN, SILENT_AFTER, Step, Store, WELL_FOR};
 pub use ledger::{IDLE_AFTER, KEYS_PER_WRITE, Written};
 pub use rules::{RAISED_BEFORE, RAISED_FOR, chunk};

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use ownership::Write;
-use ownership::kept::{Claimed, Incarnation};
-use store::{IN_FLIGHT_MAX, Op, Standing, Store, StoreConfig, StoreError, Written};
+use ownership::kept::{Claimed, Incarnation, WriteAnswer};
+use store::{IN_FLIGHT_MAX, Op, Standing, Store, StoreConfig, StoreError};
 use tokio::time::Instant;
 
 use crate::support::*;
@@ -71,14 +71,14 @@ async fn a_connection_that_passes_nothing_on_is_left_behind_sooner_when_it_is_us
     let proxy = Proxy::to(redis.port).await;
     let store = open_up(proxy.port).await;
     claim(&store, 1).await.unwrap();
-    assert_eq!(store.write(P, &anew(keeper(1, 1), 1, &[]), None).await, Ok(Written::Ok));
+    assert_eq!(store.write(P, &anew(keeper(1, 1), 1, &[]), None).await, Ok(WriteAnswer::Ok));
     let frozen = Instant::now();
     proxy.freeze();
     let mut ends = Vec::new();
     for seq in 2.. {
         match store.write(P, &adding(keeper(1, 1), seq, &[]), None).await {
             Ok(written) => {
-                assert_eq!(written, Written::Ok);
+                assert_eq!(written, WriteAnswer::Ok);
                 break;
             }
             Err(StoreError::Away) => tokio::time::sleep(Duration::from_millis(1)).await,
@@ -112,7 +112,7 @@ async fn one_slow_answer_costs_nobody_the_connection_however_many_wait_for_it() 
     let proxy = Proxy::to(redis.port).await;
     let store = open_up(proxy.port).await;
     claim(&store, 1).await.unwrap();
-    assert_eq!(store.write(P, &anew(keeper(1, 1), 1, &[]), None).await, Ok(Written::Ok));
+    assert_eq!(store.write(P, &anew(keeper(1, 1), 1, &[]), None).await, Ok(WriteAnswer::Ok));
     proxy.delay(Duration::from_millis(300));
     let writes: Vec<_> = (2..=21)
         .map(|seq| {
@@ -125,7 +125,7 @@ async fn one_slow_answer_costs_nobody_the_connection_however_many_wait_for_it() 
     }
     proxy.delay(Duration::ZERO);
     let again = store.write(P, &adding(keeper(1, 1), 21, &[kept(21, 1)]), None).await;
-    assert!(matches!(again, Ok(Written::Stale) | Err(StoreError::Unknown)), "it was written after all: {again:?}");
+    assert!(matches!(again, Ok(WriteAnswer::Stale) | Err(StoreError::Unknown)), "it was written after all: {again:?}");
     assert!(claim(&store, 1).await.is_ok());
     assert_eq!(store.tally().connected(), 1);
     assert_eq!(redis.header(&partition_key(P)).await["q"], "21");
@@ -154,12 +154,12 @@ async fn a_server_that_is_restarted_is_another_incarnation() {
     let store = open_up(redis.port).await;
     let before = up(&store).await;
     claim(&store, 1).await.unwrap();
-    assert_eq!(store.write(P, &anew(keeper(1, 1), 1, &[kept(1, 1)]), None).await, Ok(Written::Ok));
+    assert_eq!(store.write(P, &anew(keeper(1, 1), 1, &[kept(1, 1)]), None).await, Ok(WriteAnswer::Ok));
     redis.restart().await;
     let after = until(&store, |standing| other_than(before, standing)).await;
     assert_ne!((before.run, before.history), (after.run, after.history));
     assert_ne!(before.run, after.run);
-    assert_eq!(store.write(P, &adding(keeper(1, 1), 2, &[]), None).await, Ok(Written::Lost { keeper: None }));
+    assert_eq!(store.write(P, &adding(keeper(1, 1), 2, &[]), None).await, Ok(WriteAnswer::Lost { keeper: None }));
     assert_eq!(claim(&store, 1).await, Ok(Claimed::New { by: after, previous_cluster: false }));
 }
 
@@ -212,7 +212,7 @@ async fn a_server_that_becomes_a_replica_refuses_and_nothing_is_written() {
     let (first, second) = (Redis::start().await, Redis::start().await);
     let store = open_up(first.port).await;
     claim(&store, 1).await.unwrap();
-    assert_eq!(store.write(P, &anew(keeper(1, 1), 1, &[]), None).await, Ok(Written::Ok));
+    assert_eq!(store.write(P, &anew(keeper(1, 1), 1, &[]), None).await, Ok(WriteAnswer::Ok));
     replicate(&second, &first).await;
     second.tell("REPLICAOF NO ONE").await;
     replicate(&first, &second).await;
@@ -235,8 +235,8 @@ async fn a_write_to_another_life_than_the_connections_is_not_sent() {
     let before = up(&store).await;
     claim(&store, 1).await.unwrap();
     let (first, second) = (anew(keeper(1, 1), 1, &[kept(1, 1)]), adding(keeper(1, 1), 2, &[kept(2, 1)]));
-    assert_eq!(store.write(P, &first, Some(before)).await, Ok(Written::Ok));
-    assert_eq!(store.write(P, &second, Some(before)).await, Ok(Written::Ok));
+    assert_eq!(store.write(P, &first, Some(before)).await, Ok(WriteAnswer::Ok));
+    assert_eq!(store.write(P, &second, Some(before)).await, Ok(WriteAnswer::Ok));
 
     redis.restart().await;
     let restarted = until(&store, |standing| other_than(before, standing)).await;
@@ -252,8 +252,8 @@ async fn a_write_to_another_life_than_the_connections_is_not_sent() {
         }
     }
     assert_eq!(redis.header(&partition_key(P)).await, claimed);
-    assert_eq!(store.write(P, &first, Some(now)).await, Ok(Written::Ok));
-    assert_eq!(store.write(P, &second, Some(now)).await, Ok(Written::Ok));
+    assert_eq!(store.write(P, &first, Some(now)).await, Ok(WriteAnswer::Ok));
+    assert_eq!(store.write(P, &second, Some(now)).await, Ok(WriteAnswer::Ok));
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! What must be permitted: exactly what the documented line grants, and each part of it by name when it is missing.
 
-use ownership::kept::Claimed;
-use store::{ACL_LINE, Store, Written};
+use ownership::kept::{Claimed, WriteAnswer};
+use store::{ACL_LINE, Store};
 
 use crate::support::*;
 
@@ -20,12 +20,12 @@ async fn the_documented_line_suffices_for_all_that_is_asked() {
     let (redis, store) = under(ACL_LINE).await;
     let by = up(&store).await;
     assert_eq!(store.claim(P, keeper(1, 1), 0).await, Ok(Claimed::New { by, previous_cluster: false }));
-    assert_eq!(store.write(P, &anew(keeper(1, 1), 1, &[kept(1, 1)]), None).await, Ok(Written::Ok));
-    assert_eq!(store.write(P, &adding(keeper(1, 1), 2, &[kept(2, 1)]), None).await, Ok(Written::Ok));
+    assert_eq!(store.write(P, &anew(keeper(1, 1), 1, &[kept(1, 1)]), None).await, Ok(WriteAnswer::Ok));
+    assert_eq!(store.write(P, &adding(keeper(1, 1), 2, &[kept(2, 1)]), None).await, Ok(WriteAnswer::Ok));
     assert!(matches!(store.claim(P, keeper(2, 1), 0).await, Ok(Claimed::Taken { .. })));
-    assert_eq!(store.write(P, &anew(keeper(2, 1), 1, &[kept(1, 1)]), None).await, Ok(Written::Ok));
+    assert_eq!(store.write(P, &anew(keeper(2, 1), 1, &[kept(1, 1)]), None).await, Ok(WriteAnswer::Ok));
     redis.tell("SCRIPT FLUSH").await;
-    assert_eq!(store.write(P, &adding(keeper(2, 1), 2, &[]), None).await, Ok(Written::Ok));
+    assert_eq!(store.write(P, &adding(keeper(2, 1), 2, &[]), None).await, Ok(WriteAnswer::Ok));
     assert_eq!(redis.ask::<Vec<String>>("ACL LOG").await, [""; 0], "nothing was asked that is not granted");
 }
 
@@ -75,7 +75,7 @@ async fn a_permission_that_is_taken_away_later_is_told_by_the_call_that_misses_i
     let (redis, store) = under(ACL_LINE).await;
     up(&store).await;
     store.claim(P, keeper(1, 1), 0).await.unwrap();
-    assert_eq!(store.write(P, &anew(keeper(1, 1), 1, &[]), None).await, Ok(Written::Ok));
+    assert_eq!(store.write(P, &anew(keeper(1, 1), 1, &[]), None).await, Ok(WriteAnswer::Ok));
     redis.tell("ACL SETUSER ringfence -hset").await;
     let outcome = store.write(P, &adding(keeper(1, 1), 2, &[]), None).await;
     assert!(matches!(&outcome, Err(store::StoreError::Refused(_))), "{outcome:?}");

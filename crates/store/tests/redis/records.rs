@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use limits::Span;
-use ownership::kept::{Claimed, Keeper, KeptKey, Record};
+use ownership::kept::{Claimed, Keeper, KeptKey, Record, WriteAnswer};
 use ownership::{Epoch, Write};
 use ring::PartitionId;
-use store::{KEYS_MAX, NUMBER_MAX, Op, Outcome, Store, StoreConfig, StoreError, Written};
+use store::{KEYS_MAX, NUMBER_MAX, Op, Outcome, Store, StoreConfig, StoreError};
 
 use crate::support::*;
 
@@ -26,12 +26,12 @@ async fn claim_under(store: &Store, keeper: Keeper, number: u64) -> Claimed {
     store.claim(P, keeper, number).await.unwrap()
 }
 
-async fn write(store: &Store, keeper: Keeper, seq: u64, numbers: std::ops::Range<u64>) -> Written {
+async fn write(store: &Store, keeper: Keeper, seq: u64, numbers: std::ops::Range<u64>) -> WriteAnswer {
     let keys: Vec<KeptKey> = numbers.map(|number| kept(number, 5)).collect();
     store.write(P, &adding(keeper, seq, &keys), None).await.unwrap()
 }
 
-async fn rewrite(store: &Store, keeper: Keeper, seq: u64, numbers: std::ops::Range<u64>) -> Written {
+async fn rewrite(store: &Store, keeper: Keeper, seq: u64, numbers: std::ops::Range<u64>) -> WriteAnswer {
     let keys: Vec<KeptKey> = numbers.map(|number| kept(number, 6)).collect();
     store.write(P, &anew(keeper, seq, &keys), None).await.unwrap()
 }
@@ -67,7 +67,7 @@ async fn a_successor_takes_what_its_predecessor_kept_and_is_told_the_same_until_
     let (redis, store) = both().await;
     let by = up(&store).await;
     claim(&store, keeper(4, 1)).await;
-    assert_eq!(rewrite(&store, keeper(4, 1), 1, 0..3).await, Written::Ok);
+    assert_eq!(rewrite(&store, keeper(4, 1), 1, 0..3).await, WriteAnswer::Ok);
     let expected = Record {
         keeper: keeper(4, 1),
         complete: true,
@@ -85,7 +85,7 @@ async fn a_successor_takes_what_its_predecessor_kept_and_is_told_the_same_until_
         let before = [("pe", "4"), ("ps", FIRST), ("pn", "3"), ("pc", "1")];
         assert_eq!(header, fields(claimed).into_iter().chain(fields(before)).collect());
     }
-    assert_eq!(rewrite(&store, keeper(5, 2), 1, 0..4).await, Written::Ok);
+    assert_eq!(rewrite(&store, keeper(5, 2), 1, 0..4).await, WriteAnswer::Ok);
     let whole = fields([("f", "1"), ("e", "5"), ("s", SECOND), ("q", "1"), ("n", "4"), ("c", "1"), ("a", "")]);
     assert_eq!(redis.header(&partition_key(P)).await, whole);
     assert_eq!(claim(&store, keeper(5, 2)).await, Claimed::Held { by });
@@ -110,12 +110,12 @@ async fn whoever_comes_earlier_is_fenced_off_and_so_is_another_session_of_the_sa
     let later = Claimed::Fenced { keeper: keeper(9, 2) };
     for stranger in [keeper(8, 1), keeper(9, 1), keeper(8, 2)] {
         assert_eq!(claim(&store, stranger).await, later, "{stranger:?}");
-        let lost = Written::Lost { keeper: Some(keeper(9, 2)) };
+        let lost = WriteAnswer::Lost { keeper: Some(keeper(9, 2)) };
         assert_eq!(write(&store, stranger, 7, 0..9).await, lost, "{stranger:?}");
         assert_eq!(rewrite(&store, stranger, 7, 0..9).await, lost, "{stranger:?}");
     }
     assert_eq!(redis.header(&partition_key(P)).await, before);
-    assert_eq!(write(&store, keeper(9, 2), 2, 2..3).await, Written::Ok);
+    assert_eq!(write(&store, keeper(9, 2), 2, 2..3).await, WriteAnswer::Ok);
 }
 
 #[tokio::test]
@@ -125,7 +125,7 @@ async fn a_keeper_is_fenced_off_by_its_successors_claim_before_that_writes_anyth
     rewrite(&store, keeper(1, 1), 1, 0..1).await;
     claim(&store, keeper(2, 2)).await;
     let before = redis.header(&partition_key(P)).await;
-    let lost = Written::Lost { keeper: Some(keeper(2, 2)) };
+    let lost = WriteAnswer::Lost { keeper: Some(keeper(2, 2)) };
     assert_eq!(write(&store, keeper(1, 1), 2, 1..2).await, lost);
     assert_eq!(rewrite(&store, keeper(1, 1), 3, 1..2).await, lost);
     assert_eq!(redis.header(&partition_key(P)).await, before);
@@ -137,12 +137,12 @@ async fn a_later_keeper_writes_and_rewrites_only_what_it_claimed() {
     claim(&store, keeper(1, 1)).await;
     rewrite(&store, keeper(1, 1), 1, 0..5).await;
     let before = redis.header(&partition_key(P)).await;
-    let lost = Written::Lost { keeper: Some(keeper(1, 1)) };
+    let lost = WriteAnswer::Lost { keeper: Some(keeper(1, 1)) };
     assert_eq!(write(&store, keeper(2, 2), 2, 0..1).await, lost);
     assert_eq!(rewrite(&store, keeper(2, 2), 2, 0..2).await, lost);
     assert_eq!(redis.header(&partition_key(P)).await, before);
     claim(&store, keeper(2, 2)).await;
-    assert_eq!(rewrite(&store, keeper(2, 2), 1, 0..2).await, Written::Ok);
+    assert_eq!(rewrite(&store, keeper(2, 2), 1, 0..2).await, WriteAnswer::Ok);
     let whole = fields([("f", "1"), ("e", "2"), ("s", SECOND), ("q", "1"), ("n", "2"), ("c", "1"), ("a", "")]);
     assert_eq!(redis.header(&partition_key(P)).await, whole);
     assert_eq!(redis.keys_in(&partition_key(P)).await, 2);
@@ -151,10 +151,10 @@ async fn a_later_keeper_writes_and_rewrites_only_what_it_claimed() {
 #[tokio::test]
 async fn a_rewrite_without_a_header_is_lost_and_makes_none() {
     let (redis, store) = both().await;
-    assert_eq!(rewrite(&store, keeper(1, 1), 1, 0..3).await, Written::Lost { keeper: None });
+    assert_eq!(rewrite(&store, keeper(1, 1), 1, 0..3).await, WriteAnswer::Lost { keeper: None });
     assert_eq!(redis.ask::<i64>("DBSIZE").await, 0);
     redis.tell(&format!("HSET {} kstray 1", partition_key(P))).await;
-    assert_eq!(rewrite(&store, keeper(1, 1), 1, 0..3).await, Written::Lost { keeper: None });
+    assert_eq!(rewrite(&store, keeper(1, 1), 1, 0..3).await, WriteAnswer::Lost { keeper: None });
     assert_eq!(redis.ask::<i64>(&format!("HLEN {}", partition_key(P))).await, 1);
 }
 
@@ -166,15 +166,15 @@ async fn a_claim_that_is_repeated_raises_the_number_and_never_lowers_it() {
         assert!(matches!(claim_under(&store, keeper(1, 1), number).await, Claimed::New { .. }), "{number}");
         assert_eq!(q().await, expected);
     }
-    assert_eq!(rewrite(&store, keeper(1, 1), 10, 0..1).await, Written::Stale);
-    assert_eq!(rewrite(&store, keeper(1, 1), 11, 0..1).await, Written::Ok);
+    assert_eq!(rewrite(&store, keeper(1, 1), 10, 0..1).await, WriteAnswer::Stale);
+    assert_eq!(rewrite(&store, keeper(1, 1), 11, 0..1).await, WriteAnswer::Ok);
     for (number, expected) in [(2, "2"), (4, "4"), (3, "4")] {
         let record = record_of(claim_under(&store, keeper(2, 2), number).await);
         assert_eq!((record.keeper, record.complete, record.count), (keeper(1, 1), true, 1), "{number}");
         assert_eq!(q().await, expected, "a later keeper has numbers of its own");
     }
-    assert_eq!(rewrite(&store, keeper(2, 2), 4, 0..1).await, Written::Stale);
-    assert_eq!(rewrite(&store, keeper(2, 2), 5, 0..1).await, Written::Ok);
+    assert_eq!(rewrite(&store, keeper(2, 2), 4, 0..1).await, WriteAnswer::Stale);
+    assert_eq!(rewrite(&store, keeper(2, 2), 5, 0..1).await, WriteAnswer::Ok);
 }
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn a_claim_after_a_write_is_held_and_leaves_the_number_as_it_is() {
     let (redis, store) = both().await;
     let by = up(&store).await;
     claim_under(&store, keeper(1, 1), 7).await;
-    assert_eq!(rewrite(&store, keeper(1, 1), 8, 0..1).await, Written::Ok);
+    assert_eq!(rewrite(&store, keeper(1, 1), 8, 0..1).await, WriteAnswer::Ok);
     let before = redis.header(&partition_key(P)).await;
     for number in [0, 8, 20] {
         assert_eq!(claim_under(&store, keeper(1, 1), number).await, Claimed::Held { by });
@@ -204,9 +204,9 @@ async fn how_long_ago_the_worst_was_assumed_comes_back_from_a_claim() {
             epoch += 1;
             claim(&store, keeper(epoch, 1)).await;
             let first = Write { assumed_full: Some(Span::from_secs(1)), ..anew(keeper(epoch, 1), 1, &[]) };
-            assert_eq!(store.write(P, &first, None).await, Ok(Written::Ok));
+            assert_eq!(store.write(P, &first, None).await, Ok(WriteAnswer::Ok));
             let write = Write { assumed_full: span, ..make(keeper(epoch, 1), 2, &[kept(1, 5)]) };
-            assert_eq!(store.write(P, &write, None).await, Ok(Written::Ok));
+            assert_eq!(store.write(P, &write, None).await, Ok(WriteAnswer::Ok));
             epoch += 1;
             for _ in 0..2 {
                 let record = record_of(claim(&store, keeper(epoch, 2)).await);
@@ -240,13 +240,13 @@ async fn a_flush_under_a_running_keeper_loses_the_record_until_it_is_claimed_and
     claim(&store, keeper(1, 1)).await;
     rewrite(&store, keeper(1, 1), 1, 0..5).await;
     redis.tell("FLUSHALL").await;
-    assert_eq!(write(&store, keeper(1, 1), 2, 0..1).await, Written::Lost { keeper: None });
-    assert_eq!(rewrite(&store, keeper(1, 1), 3, 0..1).await, Written::Lost { keeper: None });
+    assert_eq!(write(&store, keeper(1, 1), 2, 0..1).await, WriteAnswer::Lost { keeper: None });
+    assert_eq!(rewrite(&store, keeper(1, 1), 3, 0..1).await, WriteAnswer::Lost { keeper: None });
     assert_eq!(redis.ask::<Vec<String>>("KEYS *").await, [""; 0]);
     let by = up(&store).await;
     assert_eq!(claim_under(&store, keeper(1, 1), 3).await, Claimed::New { by, previous_cluster: false });
-    assert_eq!(rewrite(&store, keeper(1, 1), 4, 0..4).await, Written::Ok);
-    assert_eq!(write(&store, keeper(1, 1), 5, 4..5).await, Written::Ok);
+    assert_eq!(rewrite(&store, keeper(1, 1), 4, 0..4).await, WriteAnswer::Ok);
+    assert_eq!(write(&store, keeper(1, 1), 5, 4..5).await, WriteAnswer::Ok);
     let record = record_of(claim(&store, keeper(2, 2)).await);
     assert_eq!((record.complete, record.count, record.keys.len()), (true, 5, 5));
 }
@@ -260,16 +260,16 @@ async fn what_was_sent_before_a_flush_changes_nothing_after_a_new_claim_however_
     claim_under(&store, keeper(1, 1), 3).await;
     let claimed = redis.header(&partition_key(P)).await;
     for late in [1, 2, 3] {
-        assert_eq!(rewrite(&store, keeper(1, 1), late, 0..1).await, Written::Stale, "{late}");
-        let lost = Written::Lost { keeper: Some(keeper(1, 1)) };
+        assert_eq!(rewrite(&store, keeper(1, 1), late, 0..1).await, WriteAnswer::Stale, "{late}");
+        let lost = WriteAnswer::Lost { keeper: Some(keeper(1, 1)) };
         assert_eq!(write(&store, keeper(1, 1), late, 0..1).await, lost, "{late}");
     }
     assert_eq!(redis.header(&partition_key(P)).await, claimed);
     assert_eq!(redis.keys_in(&partition_key(P)).await, 0);
-    assert_eq!(rewrite(&store, keeper(1, 1), 4, 0..0).await, Written::Ok);
+    assert_eq!(rewrite(&store, keeper(1, 1), 4, 0..0).await, WriteAnswer::Ok);
     for late in [1, 2, 3] {
-        assert_eq!(rewrite(&store, keeper(1, 1), late, 0..1).await, Written::Stale, "{late}");
-        assert_eq!(write(&store, keeper(1, 1), late, 0..1).await, Written::Stale, "{late}");
+        assert_eq!(rewrite(&store, keeper(1, 1), late, 0..1).await, WriteAnswer::Stale, "{late}");
+        assert_eq!(write(&store, keeper(1, 1), late, 0..1).await, WriteAnswer::Stale, "{late}");
     }
     assert_eq!(redis.keys_in(&partition_key(P)).await, 0);
 }
@@ -280,7 +280,7 @@ async fn a_write_of_some_keys_right_after_a_claim_is_lost_and_changes_nothing() 
     let some_are_lost = async |by: Keeper| {
         let claimed = redis.header(&partition_key(P)).await;
         let keys = redis.keys_in(&partition_key(P)).await;
-        let lost = Written::Lost { keeper: Some(by) };
+        let lost = WriteAnswer::Lost { keeper: Some(by) };
         assert_eq!(write(&store, by, 9, 7..9).await, lost);
         assert_eq!(redis.header(&partition_key(P)).await, claimed);
         assert_eq!(redis.keys_in(&partition_key(P)).await, keys);
@@ -289,13 +289,13 @@ async fn a_write_of_some_keys_right_after_a_claim_is_lost_and_changes_nothing() 
     some_are_lost(keeper(1, 1)).await;
     claim(&store, keeper(1, 1)).await;
     some_are_lost(keeper(1, 1)).await;
-    assert_eq!(rewrite(&store, keeper(1, 1), 1, 0..3).await, Written::Ok);
+    assert_eq!(rewrite(&store, keeper(1, 1), 1, 0..3).await, WriteAnswer::Ok);
 
     // What its predecessor kept is not its own.
     claim(&store, keeper(2, 2)).await;
     some_are_lost(keeper(2, 2)).await;
-    assert_eq!(rewrite(&store, keeper(2, 2), 1, 0..3).await, Written::Ok);
-    assert_eq!(write(&store, keeper(2, 2), 2, 3..4).await, Written::Ok);
+    assert_eq!(rewrite(&store, keeper(2, 2), 1, 0..3).await, WriteAnswer::Ok);
+    assert_eq!(write(&store, keeper(2, 2), 2, 3..4).await, WriteAnswer::Ok);
 
     // The copy of its first claim comes after a flush.
     redis.tell("FLUSHALL").await;
@@ -321,13 +321,13 @@ async fn the_count_is_exact_whatever_is_set_twice() {
     write(&store, by, 3, 3_690..3_710).await;
     assert_eq!(count().await, "3710");
     let twice = [kept(9_000, 1), kept(9_000, 2)];
-    assert_eq!(store.write(P, &adding(by, 4, &twice), None).await, Ok(Written::Ok));
+    assert_eq!(store.write(P, &adding(by, 4, &twice), None).await, Ok(WriteAnswer::Ok));
     assert_eq!(count().await, "3711");
-    assert_eq!(store.write(P, &adding(by, 5, &[]), None).await, Ok(Written::Ok));
+    assert_eq!(store.write(P, &adding(by, 5, &[]), None).await, Ok(WriteAnswer::Ok));
     assert_eq!(count().await, "3711");
     rewrite(&store, by, 6, 0..2_600).await;
     assert_eq!(count().await, "2600");
-    assert_eq!(store.write(P, &anew(by, 7, &twice), None).await, Ok(Written::Ok));
+    assert_eq!(store.write(P, &anew(by, 7, &twice), None).await, Ok(WriteAnswer::Ok));
     assert_eq!(count().await, "1");
 }
 
@@ -338,13 +338,13 @@ async fn a_write_that_comes_late_is_stale_and_changes_nothing() {
     claim(&store, by).await;
     rewrite(&store, by, 5, 0..1).await;
     for late in [1, 4, 5] {
-        assert_eq!(write(&store, by, late, 1..3).await, Written::Stale);
-        assert_eq!(rewrite(&store, by, late, 1..3).await, Written::Stale);
+        assert_eq!(write(&store, by, late, 1..3).await, WriteAnswer::Stale);
+        assert_eq!(rewrite(&store, by, late, 1..3).await, WriteAnswer::Stale);
     }
     let header = redis.header(&partition_key(P)).await;
     assert_eq!((header["q"].as_str(), header["n"].as_str()), ("5", "1"));
-    assert_eq!(rewrite(&store, by, 6, 1..3).await, Written::Ok);
-    assert_eq!(write(&store, by, 6, 1..9).await, Written::Stale);
+    assert_eq!(rewrite(&store, by, 6, 1..3).await, WriteAnswer::Ok);
+    assert_eq!(write(&store, by, 6, 1..9).await, WriteAnswer::Stale);
     assert_eq!(redis.header(&partition_key(P)).await["n"], "2");
 }
 
@@ -387,13 +387,13 @@ async fn a_header_of_another_format_or_none_that_can_be_read_is_left_alone() {
         redis.tell(&format!("HSET {} {field} {value}", partition_key(P))).await;
         let before = redis.header(&partition_key(P)).await;
         assert_eq!(claim(&store, keeper(2, 2)).await, Claimed::UnknownFormat, "{field} {value}");
-        assert!(matches!(write(&store, keeper(2, 2), 2, 0..1).await, Written::Lost { .. }), "{field} {value}");
-        assert!(matches!(rewrite(&store, keeper(2, 2), 2, 0..1).await, Written::Lost { .. }), "{field} {value}");
+        assert!(matches!(write(&store, keeper(2, 2), 2, 0..1).await, WriteAnswer::Lost { .. }), "{field} {value}");
+        assert!(matches!(rewrite(&store, keeper(2, 2), 2, 0..1).await, WriteAnswer::Lost { .. }), "{field} {value}");
         assert_eq!(redis.header(&partition_key(P)).await, before, "{field} {value}");
     }
     redis.tell(&format!("HSET {} f 2", partition_key(P))).await;
-    assert_eq!(rewrite(&store, keeper(1, 1), 9, 0..1).await, Written::Lost { keeper: None });
-    assert_eq!(write(&store, keeper(1, 1), 9, 0..1).await, Written::Lost { keeper: None });
+    assert_eq!(rewrite(&store, keeper(1, 1), 9, 0..1).await, WriteAnswer::Lost { keeper: None });
+    assert_eq!(write(&store, keeper(1, 1), 9, 0..1).await, WriteAnswer::Lost { keeper: None });
 }
 
 #[tokio::test]
@@ -459,10 +459,10 @@ async fn what_is_too_large_is_not_sent() {
     for number in [NUMBER_MAX - 3, NUMBER_MAX - 2] {
         assert!(matches!(claim_under(&store, latest, number).await, Claimed::Taken { .. }));
     }
-    assert_eq!(rewrite(&store, latest, NUMBER_MAX - 2, 0..1).await, Written::Stale);
-    assert_eq!(rewrite(&store, latest, NUMBER_MAX - 1, 0..1).await, Written::Ok);
-    assert_eq!(write(&store, latest, NUMBER_MAX, 0..1).await, Written::Ok);
-    assert_eq!(write(&store, latest, NUMBER_MAX - 1, 0..1).await, Written::Stale);
+    assert_eq!(rewrite(&store, latest, NUMBER_MAX - 2, 0..1).await, WriteAnswer::Stale);
+    assert_eq!(rewrite(&store, latest, NUMBER_MAX - 1, 0..1).await, WriteAnswer::Ok);
+    assert_eq!(write(&store, latest, NUMBER_MAX, 0..1).await, WriteAnswer::Ok);
+    assert_eq!(write(&store, latest, NUMBER_MAX - 1, 0..1).await, WriteAnswer::Stale);
 }
 
 #[tokio::test]
@@ -473,7 +473,7 @@ async fn as_many_keys_as_a_call_may_have_are_written_and_taken() {
     let store = Store::open(&config, UUID).unwrap();
     up(&store).await;
     claim(&store, keeper(1, 1)).await;
-    assert_eq!(rewrite(&store, keeper(1, 1), 1, 0..KEYS_MAX as u64).await, Written::Ok);
+    assert_eq!(rewrite(&store, keeper(1, 1), 1, 0..KEYS_MAX as u64).await, WriteAnswer::Ok);
     let record = record_of(claim(&store, keeper(2, 2)).await);
     assert_eq!((record.count, record.keys.len()), (KEYS_MAX as u64, KEYS_MAX));
 }
@@ -481,7 +481,7 @@ async fn as_many_keys_as_a_call_may_have_are_written_and_taken() {
 #[tokio::test]
 async fn a_key_of_another_kind_and_a_full_server_are_refusals_in_rediss_words() {
     let (redis, store) = both().await;
-    let refusal = |outcome: Result<Written, StoreError>| match outcome {
+    let refusal = |outcome: Result<WriteAnswer, StoreError>| match outcome {
         Err(StoreError::Refused(words)) => words,
         other => panic!("{other:?}"),
     };
@@ -515,8 +515,8 @@ async fn scripts_that_the_server_forgot_are_told_again() {
     let (redis, store) = both().await;
     redis.tell("SCRIPT FLUSH").await;
     assert!(matches!(claim(&store, keeper(1, 1)).await, Claimed::New { .. }));
-    assert_eq!(rewrite(&store, keeper(1, 1), 1, 0..1).await, Written::Ok);
-    assert_eq!(write(&store, keeper(1, 1), 2, 0..1).await, Written::Ok);
+    assert_eq!(rewrite(&store, keeper(1, 1), 1, 0..1).await, WriteAnswer::Ok);
+    assert_eq!(write(&store, keeper(1, 1), 2, 0..1).await, WriteAnswer::Ok);
 }
 
 #[tokio::test]

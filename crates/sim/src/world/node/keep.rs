@@ -1,34 +1,29 @@
-//! What this process has in the store and finds there, as `node::keeping` does it: claims of what was taken over, writes that
-//! partitions want, and the log's word on whether any of it counts. The order of these is [`Durability`]'s.
+//! This process's connection with the store, as the crate `store` has it, and what goes over it, which is for the machine of
+//! [`Dealings`] to say.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use control::Command;
-use limits::{Moment, Span};
+use limits::{Moment, Now, Span};
 use ownership::kept::{
-    Claim, Claimed, Durability, Incarnation, Keeper, SILENT_AFTER, Says, Step, Store, Void, Written,
+    Claim, Claimed, ClaimedAs, Dealings, Errand, Incarnation, Keeper, News, REWRITTEN_WITHIN, SILENT_AFTER, Says,
+    Store, Unanswered, Void, WriteAnswer, Written,
 };
-use ownership::{Bug, Found, Recovered, SessionId, Write};
+use ownership::{Bug, Epoch, Found, Partition, Recovered, Write};
+use policy::Catalogue;
 use ring::PartitionId;
 
 use super::calls::Purpose;
+use super::owner::Owner;
 use super::{Effect, Node};
-use crate::world::store::{self, Asking, Heard};
+use crate::world::store::{Asking, Heard};
 use crate::world::trace::Event;
-
-/// Claims and writes under way at most.
-const CLAIMS_AT_ONCE: usize = 16;
-const WRITES_AT_ONCE: usize = 32;
-
-/// How long checks wait at most for what the store has; how long where it cannot be asked.
-pub(super) const FOUND_WITHIN: Span = Span::from_secs(1);
-const AWAY_FOR: Span = Span::from_millis(100);
-
-/// How often a process looks at what waits for too long, while anything waits.
-const LOOK_EVERY: Span = Span::from_millis(50);
 
 /// How often the store is asked who it is.
 const BEAT_EVERY: Span = Span::from_millis(500);
+
+/// How long a claim may take.
+const CLAIMED_WITHIN: Span = Span::from_secs(1);
 
 /// After so many answers in a row that did not come a connection is given up.
 const TIMEOUTS_MAX: u32 = 2;
@@ -36,13 +31,9 @@ const TIMEOUTS_MAX: u32 = 2;
 /// Where a process stands with the store.
 #[derive(Clone, Debug)]
 pub(super) struct Keep {
+    dealings: Dealings,
     /// In which life it is connected with, if it is.
     seen: Option<Incarnation>,
-    session: Option<SessionId>,
-    durability: Durability,
-    /// What is to be claimed, and what was claimed in vain until the next look.
-    claims: BTreeMap<PartitionId, Claim>,
-    later: Vec<Claim>,
     /// Partitions that have something to write.
     writes: BTreeSet<PartitionId>,
     /// What was asked and not answered.
@@ -50,8 +41,6 @@ pub(super) struct Keep {
     asked_so_far: u64,
     /// Answers in a row that did not come, and when the last of them was counted.
     timeouts: (u32, Moment),
-    answered: Option<Moment>,
-    look_at: Moment,
     beat_at: Moment,
 }
 
@@ -72,64 +61,28 @@ enum What {
 impl Keep {
     pub(super) fn new(now: Moment) -> Keep {
         Keep {
+            dealings: Dealings::new(now),
             seen: None,
-            session: None,
-            durability: Durability::new(now),
-            claims: BTreeMap::new(),
-            later: Vec::new(),
             writes: BTreeSet::new(),
             asked: BTreeMap::new(),
             asked_so_far: 0,
             timeouts: (0, Moment::ZERO),
-            answered: None,
-            look_at: now,
             beat_at: now,
         }
     }
 
-    /// A copied machine has no connection, and hears no answer.
-    pub(super) fn copied(&self) -> Keep {
-        Keep { seen: None, asked: BTreeMap::new(), ..self.clone() }
-    }
-
     pub(super) fn poll_timeout(&self) -> Option<Moment> {
         let over = self.asked.values().map(|asked| asked.until).min();
-        let look = self.waits().then_some(self.look_at);
         let beat = self.seen.map(|_| self.beat_at);
-        [over, look, beat, self.durability.poll_timeout()].into_iter().flatten().min()
-    }
-
-    /// Whether anything has to be looked at from time to time.
-    fn waits(&self) -> bool {
-        let waits = |asked: &Asked| !matches!(asked.what, What::Who);
-        self.settles() || !self.claims.is_empty() || !self.later.is_empty() || self.asked.values().any(waits)
-    }
-
-    /// Whether everything is being written, so that the log can say that it counts.
-    fn settles(&self) -> bool {
-        self.durability.is_bound() && self.durability.held().is_none()
-    }
-
-    fn under_way(&self, of: impl Fn(&What) -> bool) -> usize {
-        self.asked.values().filter(|asked| of(&asked.what)).count()
-    }
-
-    fn is_claiming(&self) -> bool {
-        self.under_way(|what| matches!(what, What::Claim(_))) > 0
-    }
-
-    fn is_writing(&self) -> bool {
-        self.under_way(|what| matches!(what, What::Write(..))) > 0
+        [over, beat, self.dealings.poll_timeout()].into_iter().flatten().min()
     }
 }
 
 impl Node {
     /// A partition was taken over: it is claimed as soon as the store answers.
     pub(super) fn want_claim(&mut self, claim: Claim) {
-        let Some(keep) = &mut self.keep else { return };
-        let known = keep.claims.get(&claim.partition);
-        if known.is_none_or(|known| known.keeper.epoch <= claim.keeper.epoch) {
-            keep.claims.insert(claim.partition, claim);
+        if let Some(keep) = &mut self.keep {
+            keep.dealings.handle_claim(claim);
         }
     }
 
@@ -148,106 +101,96 @@ impl Node {
         let Some(keep) = &mut self.keep else { return };
         (keep.seen, keep.timeouts) = (life, (0, now));
         keep.beat_at = now.saturating_add(BEAT_EVERY);
-        keep.durability.handle_store(seen(life), now);
+        keep.dealings.handle_store(life.map_or(Store::Away, Store::Up), now);
         if life.is_none() {
             self.give_up_asked(|_| true);
         }
     }
 
-    /// The log has moved: another session of this process, another word on where its records count.
+    /// The log has moved: another session of this process, another word on where its records count, an operator's word.
     pub(super) fn keep_by_the_log(&mut self) {
         let (own, now) = (self.mine, self.at.boot);
-        let live = |session| self.cluster()?.sessions.live.get(&session).map(|live| (session, live.kept));
-        let mine = own.and_then(live);
-        let (Some(keep), Some((session, kept))) = (&mut self.keep, mine) else { return };
-        if keep.session != Some(session) {
-            keep.session = Some(session);
-            keep.durability = Durability::new(now);
-            keep.claims.retain(|_, claim| claim.keeper.session == session);
-            keep.durability.handle_store(seen(keep.seen), now);
+        let Some(cluster) = self.cluster() else { return };
+        let live =
+            |session| cluster.sessions.live.get(&session).map(|live| (session, live.kept.number, live.kept.store));
+        let (mine, trust) = (own.and_then(live), cluster.trust);
+        if let Some(keep) = &mut self.keep {
+            keep.dealings.handle_log(mine, trust, now);
         }
-        keep.durability.handle_log(kept.number, kept.store, now);
     }
 
     /// Carries out what is due. Says whether there was anything.
     pub(super) fn go_on_keeping(&mut self) -> bool {
-        if self.keep.is_none() {
-            return false;
-        }
-        self.give_up_late()
-            | self.look_after_what_waits()
-            | self.take_steps()
-            | self.ask_for_claims()
-            | self.send_writes()
+        self.keep.is_some() && (self.give_up_late() | self.beat() | self.look() | self.run_errands())
     }
 
-    fn take_steps(&mut self) -> bool {
+    /// What the machine makes of something, and what it has to tell.
+    fn deal<T>(&mut self, act: impl FnOnce(&mut Dealings, &mut Gates<'_>, Moment) -> T) -> Option<T> {
+        let now = self.now();
+        let Keep { dealings, writes, .. } = self.keep.as_mut()?;
+        let mut gates = Gates { owner: &mut self.owner, writes, catalogue: &self.catalogue, now };
+        let made = act(dealings, &mut gates, now.moment);
+        while let Some(news) = self.keep.as_mut().and_then(|keep| keep.dealings.poll_news()) {
+            self.heed(news);
+        }
+        Some(made)
+    }
+
+    fn heed(&mut self, news: News) {
+        let counted = match news {
+            News::Claimed(ClaimedAs::Nobody | ClaimedAs::Record) => return,
+            News::Claimed(ClaimedAs::Void(void)) => word(&void),
+            News::Recovered { partition, epoch, recovered } => {
+                self.trace(Event::Recovered { node: self.machine, partition, epoch, recovered });
+                counted(recovered)
+            }
+            News::WaitedInVain { .. } => "takeovers that went on without the store",
+            News::ClaimLost { .. } => "claims that came too late",
+            News::WriteFenced { .. } => "writes that were fenced",
+            News::RecordLost { .. } => "records lost by the store",
+        };
+        self.effect(Effect::Count(counted));
+    }
+
+    fn run_errands(&mut self) -> bool {
         let mut busy = false;
-        while let Some(step) = self.keep.as_mut().and_then(|keep| keep.durability.poll_step()) {
+        while let Some(errand) = self.deal(|dealings, gates, now| dealings.poll_errand(gates, now)).flatten() {
             busy = true;
-            match step {
-                Step::Bind => self.for_all_gates(|node, partition| {
-                    node.owner.gate_mut(partition).bind();
-                    node.note_wants(partition);
-                }),
-                Step::Free => self.for_all_gates(|node, partition| node.owner.gate_mut(partition).free()),
-                Step::Propose { number, store } => {
-                    let Some(session) = self.keep.as_ref().and_then(|keep| keep.session) else { continue };
+            match errand {
+                Errand::Propose { session, number, store } => {
                     self.propose(Purpose::Keep(store.is_none()), Command::Keep { session, number, store });
+                }
+                Errand::Claim { claim, number } => {
+                    self.ask_store(What::Claim(claim), Asking::Claim(claim.partition, claim.keeper, number));
+                }
+                Errand::Write { partition, write, .. } => {
+                    let write = Box::new(write);
+                    self.ask_store(What::Write(partition, write.clone()), Asking::Write(partition, write));
                 }
             }
         }
         busy
     }
 
-    fn for_all_gates(&mut self, act: impl Fn(&mut Node, PartitionId)) {
-        (0..self.owner.gates()).for_each(|number| act(self, PartitionId(number as u16)));
+    /// Time has passed for what waits.
+    fn look(&mut self) -> bool {
+        let now = self.at.boot;
+        let is_due = |keep: &Keep| keep.dealings.poll_timeout().is_some_and(|at| at <= now);
+        if !self.keep.as_ref().is_some_and(is_due) {
+            return false;
+        }
+        self.deal(|dealings, gates, now| dealings.handle_timeout(gates, now));
+        true
     }
 
-    /// Nothing is claimed before cluster time is known: windows that go by it could not be taken in.
-    fn ask_for_claims(&mut self) -> bool {
-        let mut busy = false;
-        while let Some(claim) = self.next_claim() {
-            let gate = self.owner.gate(claim.partition);
-            let reigns = gate.epoch() == claim.keeper.epoch && gate.session() == Some(claim.keeper.session);
-            if reigns {
-                let number = gate.claim_number();
-                self.ask_store(What::Claim(claim), Asking::Claim(claim.partition, claim.keeper, number));
-                busy = true;
-            }
-        }
-        busy
-    }
-
-    fn next_claim(&mut self) -> Option<Claim> {
-        let knows_time = self.now().wall.is_some();
-        let keep = self.keep.as_mut().filter(|keep| knows_time && keep.seen.is_some())?;
-        if keep.under_way(|what| matches!(what, What::Claim(_))) >= CLAIMS_AT_ONCE {
-            return None;
-        }
-        keep.claims.pop_first().map(|(_, claim)| claim)
-    }
-
-    fn send_writes(&mut self) -> bool {
-        let mut busy = false;
-        while let Some(partition) = self.next_write() {
-            let now = self.now();
-            if let Some(write) = self.owner.gate_mut(partition).poll_write(&*self.catalogue, now) {
-                let write = Box::new(write);
-                self.ask_store(What::Write(partition, write.clone()), Asking::Write(partition, write));
-                busy = true;
-            }
-        }
-        busy
-    }
-
-    fn next_write(&mut self) -> Option<PartitionId> {
-        let keep = self.keep.as_mut()?;
-        let relies = keep.seen.is_some() && keep.durability.bound() == keep.seen;
-        if !relies || keep.under_way(|what| matches!(what, What::Write(..))) >= WRITES_AT_ONCE {
-            return None;
-        }
-        keep.writes.pop_first()
+    fn beat(&mut self) -> bool {
+        let now = self.at.boot;
+        let Some(keep) = self.keep.as_mut().filter(|keep| keep.seen.is_some() && keep.beat_at <= now) else {
+            return false;
+        };
+        keep.beat_at = now.saturating_add(BEAT_EVERY);
+        self.ask_store(What::Who, Asking::Who);
+        true
     }
 
     fn ask_store(&mut self, what: What, asking: Asking) {
@@ -264,91 +207,37 @@ impl Node {
     pub(super) fn store_says(&mut self, number: u64, heard: Heard) {
         let now = self.at.boot;
         let Some(keep) = &mut self.keep else { return };
-        let Some(asked) = keep.asked.remove(&number) else { return };
+        let Some(Asked { what, .. }) = keep.asked.remove(&number) else { return };
         if !matches!(heard, Heard::Away) {
             keep.timeouts = (0, now);
         }
-        match (asked.what, heard) {
+        match (what, heard) {
             (What::Who, Heard::Who(life)) if keep.seen != Some(life) => {
                 keep.seen = Some(life);
-                keep.durability.handle_store(Store::Up(life), now);
+                keep.dealings.handle_store(Store::Up(life), now);
             }
-            (What::Claim(claim), Heard::Claimed(claimed)) => {
-                keep.answered = Some(now);
-                self.hear_claimed(&claim, &claimed);
-            }
-            (What::Write(partition, write), Heard::Written(written)) => {
-                if is_slow(asked.since, &write, now) {
-                    keep.durability.handle_slow(now);
-                }
-                self.hear_written(partition, &write, written);
-            }
-            (What::Claim(claim), _) => keep.later.push(claim),
-            (What::Write(partition, write), _) => self.heard_of_write(partition, &write, Written::NotSent),
             (What::Who, _) => {}
+            (What::Claim(claim), Heard::Claimed(claimed)) => self.claimed(&claim, Some(&claimed)),
+            (What::Claim(claim), _) => self.claimed(&claim, None),
+            (What::Write(partition, write), Heard::Written(answer)) => self.written(partition, &write, Ok(answer)),
+            (What::Write(partition, write), _) => self.written(partition, &write, Err(Unanswered::NotSent)),
         }
     }
 
-    fn hear_claimed(&mut self, claim: &Claim, claimed: &Claimed) {
-        let says = claim.read(claimed, None);
-        if let (Says::Found(Found::Record(record)), Claimed::Taken { by, .. }) = (says, claimed) {
-            let whole = record.complete && record.keys.len() as u64 == record.count && record.unreadable == 0;
-            let Claim { partition, keeper, .. } = *claim;
-            self.trace(Event::TookIn { partition, keeper, by: *by, of: record.keeper, whole });
-        }
-        match says {
-            Says::Found(found) => self.take_in(claim, found),
-            Says::Void(void) => {
-                self.effect(Effect::Count(word(&void)));
-                self.take_in(claim, void.found());
-            }
-            Says::Fenced(_) => {
-                self.effect(Effect::Count("claims that came too late"));
-                self.owner.gate_mut(claim.partition).handle_fenced(claim.keeper.epoch);
+    fn claimed(&mut self, claim: &Claim, claimed: Option<&Claimed>) {
+        if let Some(claimed @ Claimed::Taken { by, .. }) = claimed {
+            let trust = self.keep.as_ref().and_then(|keep| keep.dealings.trust());
+            if let Says::Found(Found::Record(record)) = claim.read(claimed, trust) {
+                let whole = record.complete && record.keys.len() as u64 == record.count && record.unreadable == 0;
+                let Claim { partition, keeper, .. } = *claim;
+                self.trace(Event::TookIn { partition, keeper, by: *by, of: record.keeper, whole });
             }
         }
+        self.deal(|dealings, gates, now| dealings.handle_claimed(claim, claimed, gates, now));
     }
 
-    fn take_in(&mut self, claim: &Claim, found: Found<'_>) {
-        let (partition, now) = (claim.partition, self.now());
-        let keep = self.keep.as_ref();
-        let bound = keep.is_some_and(|keep| keep.durability.is_bound() && keep.session == Some(claim.keeper.session));
-        let gate = self.owner.gate_mut(partition);
-        let recovered = gate.handle_found(claim.keeper.epoch, found, bound, &*self.catalogue, now);
-        let (node, epoch) = (self.machine, self.owner.gate(partition).epoch());
-        if let Some(recovered) = recovered {
-            self.effect(Effect::Count(counted(recovered)));
-            self.trace(Event::Recovered { node, partition, epoch, recovered });
-        }
-        self.note_wants(partition);
-    }
-
-    fn hear_written(&mut self, partition: PartitionId, write: &Write, written: store::Written) {
-        let came = match written {
-            store::Written::Ok => Written::Done,
-            store::Written::Lost(by) => {
-                if by.is_some_and(|by| is_later(&by, &write.keeper)) {
-                    self.effect(Effect::Count("writes that were fenced"));
-                    return self.owner.gate_mut(partition).handle_fenced(write.keeper.epoch);
-                }
-                self.effect(Effect::Count("records lost by the store"));
-                Written::Lost
-            }
-            store::Written::Stale => Written::Unknown,
-        };
-        self.heard_of_write(partition, write, came);
-    }
-
-    fn heard_of_write(&mut self, partition: PartitionId, write: &Write, came: Written) {
-        let keeper = write.keeper;
-        let gate = self.owner.gate_mut(partition);
-        gate.handle_written(keeper.epoch, write.seq, came);
-        let reigns = gate.epoch() == keeper.epoch && gate.session() == Some(keeper.session);
-        if reigns && gate.wants_claim() {
-            let since = self.at.boot;
-            self.want_claim(Claim { partition, keeper, before: None, since, again: true });
-        }
-        self.note_wants(partition);
+    fn written(&mut self, partition: PartitionId, write: &Write, answer: Result<WriteAnswer, Unanswered>) {
+        self.deal(|dealings, gates, now| dealings.handle_written(partition, write, answer, gates, now));
     }
 
     /// What was asked and is not answered in time. A connection on which that happens again and again is given up.
@@ -377,125 +266,120 @@ impl Node {
     /// Nobody knows what became of these.
     fn give_up_asked(&mut self, which: impl Fn(&Asked) -> bool) {
         let Some(keep) = &mut self.keep else { return };
-        let numbers: Vec<u64> =
-            keep.asked.iter().filter(|(_, asked)| which(asked)).map(|(number, _)| *number).collect();
-        for number in numbers {
-            let asked = self.keep.as_mut().and_then(|keep| keep.asked.remove(&number));
-            match asked.map(|asked| asked.what) {
-                Some(What::Claim(claim)) => {
-                    self.keep.as_mut().into_iter().for_each(|keep| keep.later.push(claim));
-                }
-                Some(What::Write(partition, write)) => self.never_heard_of(partition, &write),
-                Some(What::Who) | None => {}
-            }
-        }
-    }
-
-    fn never_heard_of(&mut self, partition: PartitionId, write: &Write) {
-        let now = self.at.boot;
-        if let Some(keep) = &mut self.keep {
-            keep.durability.handle_slow(now);
-        }
-        self.heard_of_write(partition, write, Written::Unknown);
-    }
-
-    /// Time has passed: claims that nobody answers, writes that take too long, and whether everything is written.
-    fn look_after_what_waits(&mut self) -> bool {
-        let now = self.at.boot;
-        let settles = self.keep.as_ref().is_some_and(|keep| keep.settles() && keep.look_at <= now);
-        let settled = settles.then(|| self.is_kept_whole());
-        let Some(keep) = &mut self.keep else { return false };
-        let beats = keep.seen.is_some() && keep.beat_at <= now;
-        let looks = keep.waits() && keep.look_at <= now;
-        if beats {
-            keep.beat_at = now.saturating_add(BEAT_EVERY);
-        }
-        if looks {
-            keep.look_at = now.saturating_add(LOOK_EVERY);
-            for claim in std::mem::take(&mut keep.later) {
-                keep.claims.entry(claim.partition).or_insert(claim);
-            }
-            let slow = |asked: &Asked| matches!(&asked.what, What::Write(_, write) if is_slow(asked.since, write, now));
-            if keep.asked.values().any(slow) {
-                keep.durability.handle_slow(now);
-            }
-            settled.into_iter().for_each(|settled| keep.durability.handle_settled(settled, now));
-        }
-        if keep.durability.poll_timeout().is_some_and(|at| at <= now) {
-            keep.durability.handle_timeout(now);
-        }
-        if beats {
-            self.ask_store(What::Who, Asking::Who);
-        }
-        if looks {
-            self.tell_who_waits_in_vain();
-        }
-        beats || looks
-    }
-
-    fn is_kept_whole(&self) -> bool {
-        let all = (0..self.owner.gates()).map(|number| self.owner.gate(PartitionId(number as u16)));
-        match Bug::PartitionSpeaksForAll.is_here() {
-            true => all.filter(|gate| gate.is_active()).any(ownership::Partition::is_kept_whole),
-            // Whoever has given up what it owned has nothing to write, and knows nothing of what is written.
-            false => !self.owner.is_sealed() && all.into_iter().all(ownership::Partition::is_kept_whole),
-        }
-    }
-
-    /// Checks of a partition wait no longer for what the store has of it.
-    fn tell_who_waits_in_vain(&mut self) {
-        let now = self.at.boot;
-        let Some(keep) = &self.keep else { return };
-        let answers = keep.answered.is_some_and(|at| now.since(at) < SILENT_AFTER);
-        let patience = if answers { FOUND_WITHIN } else { AWAY_FOR };
-        let under_way = keep.asked.values().filter_map(|asked| match &asked.what {
-            What::Claim(claim) => Some(claim),
-            What::Who | What::Write(..) => None,
-        });
-        let all = keep.claims.values().chain(&keep.later).chain(under_way);
-        let late: Vec<Claim> = all.filter(|claim| now.since(claim.since) >= patience).copied().collect();
-        for claim in late {
-            if self.owner.gate_mut(claim.partition).handle_not_found(claim.keeper.epoch) {
-                self.effect(Effect::Count("takeovers that went on without the store"));
+        let given_up: Vec<Asked> = keep.asked.extract_if(.., |_, asked| which(asked)).map(|(_, asked)| asked).collect();
+        for Asked { what, .. } in given_up {
+            match what {
+                What::Who => {}
+                What::Claim(claim) => self.claimed(&claim, None),
+                What::Write(partition, write) => self.written(partition, &write, Err(Unanswered::Unknown)),
             }
         }
     }
 
     /// Whether a claim of this process is under way.
     pub(crate) fn is_claiming(&self) -> bool {
-        self.keep.as_ref().is_some_and(Keep::is_claiming)
+        self.keep.as_ref().is_some_and(|keep| keep.dealings.is_claiming())
     }
 
     /// Whether a write of this process is under way.
     pub(crate) fn is_writing(&self) -> bool {
-        self.keep.as_ref().is_some_and(Keep::is_writing)
+        self.keep.as_ref().is_some_and(|keep| keep.dealings.is_writing())
     }
 }
 
-const fn seen(life: Option<Incarnation>) -> Store {
-    match life {
-        Some(life) => Store::Up(life),
-        None => Store::Away,
+/// This process's partitions, and which of them have something to write.
+struct Gates<'a> {
+    owner: &'a mut Owner,
+    writes: &'a mut BTreeSet<PartitionId>,
+    catalogue: &'a Catalogue,
+    now: Now,
+}
+
+impl Gates<'_> {
+    fn note_wants(&mut self, partition: PartitionId) {
+        if self.owner.gate(partition).wants_write() {
+            self.writes.insert(partition);
+        }
+    }
+
+    fn all(&self) -> impl Iterator<Item = PartitionId> + use<> {
+        (0..self.owner.gates()).map(|number| PartitionId(number as u16))
+    }
+}
+
+impl ownership::kept::Gates for Gates<'_> {
+    fn knows_time(&self) -> bool {
+        self.now.wall.is_some()
+    }
+
+    fn bind_all(&mut self) {
+        for partition in self.all() {
+            self.owner.gate_mut(partition).bind();
+            self.note_wants(partition);
+        }
+    }
+
+    fn free_all(&mut self) {
+        self.all().for_each(|partition| self.owner.gate_mut(partition).free());
+    }
+
+    fn is_kept_whole(&mut self) -> bool {
+        let mut all = self.all().map(|partition| self.owner.gate(partition));
+        match Bug::PartitionSpeaksForAll.is_here() {
+            true => all.any(|gate| gate.is_active() && gate.is_kept_whole()),
+            false => !self.owner.is_sealed() && all.all(Partition::is_kept_whole),
+        }
+    }
+
+    fn claim_number(&mut self, partition: PartitionId, keeper: Keeper) -> Option<u64> {
+        let gate = self.owner.gate(partition);
+        let reigns = gate.epoch() == keeper.epoch && gate.session() == Some(keeper.session);
+        reigns.then(|| gate.claim_number())
+    }
+
+    fn found(&mut self, partition: PartitionId, epoch: Epoch, found: Found<'_>, bound: bool) -> Option<Recovered> {
+        let gate = self.owner.gate_mut(partition);
+        let recovered = gate.handle_found(epoch, found, bound, self.catalogue, self.now);
+        self.note_wants(partition);
+        recovered
+    }
+
+    fn not_found(&mut self, partition: PartitionId, epoch: Epoch) -> bool {
+        self.owner.gate_mut(partition).handle_not_found(epoch)
+    }
+
+    fn fenced(&mut self, partition: PartitionId, epoch: Epoch) {
+        self.owner.gate_mut(partition).handle_fenced(epoch);
+    }
+
+    fn poll_write(&mut self) -> Option<(PartitionId, Write)> {
+        while let Some(partition) = self.writes.pop_first() {
+            if let Some(write) = self.owner.gate_mut(partition).poll_write(self.catalogue, self.now) {
+                return Some((partition, write));
+            }
+        }
+        None
+    }
+
+    fn written(&mut self, partition: PartitionId, write: &Write, written: Written) -> bool {
+        let keeper = write.keeper;
+        let gate = self.owner.gate_mut(partition);
+        gate.handle_written(keeper.epoch, write.seq, written);
+        let reigns = gate.epoch() == keeper.epoch && gate.session() == Some(keeper.session);
+        let wants_claim = reigns && gate.wants_claim();
+        self.note_wants(partition);
+        wants_claim
     }
 }
 
 /// How long an answer may take.
-fn patience(what: &What) -> Span {
+const fn patience(what: &What) -> Span {
     match what {
         What::Who => BEAT_EVERY,
-        What::Claim(_) => Span::from_secs(1),
-        What::Write(_, write) if write.anew => Span::from_secs(1),
+        What::Claim(_) => CLAIMED_WITHIN,
+        What::Write(_, write) if write.anew => REWRITTEN_WITHIN,
         What::Write(..) => SILENT_AFTER,
     }
-}
-
-fn is_slow(since: Moment, write: &Write, now: Moment) -> bool {
-    let patience = if write.anew { Span::from_secs(1) } else { SILENT_AFTER };
-    now.since(since) >= patience
-}
-
-fn is_later(by: &Keeper, than: &Keeper) -> bool {
-    by.epoch > than.epoch || (by.epoch == than.epoch && by.session != than.session)
 }
 
 const fn word(void: &Void) -> &'static str {

@@ -217,11 +217,12 @@ impl Node {
         let catalogue = Arc::new(self.catalogue.copied());
         let mut copy = Node { machine, chance, catalogue, ..self.clone() };
         copy.log = self.log.copied();
-        copy.keep = self.keep.as_ref().map(Keep::copied);
+        copy.ingress.go_by(&self.catalogue, &copy.catalogue);
         if copy.keep.is_some() {
+            // It has no connection, and hears no answer.
+            copy.store_seen(None);
             copy.effect(Effect::Dial);
         }
-        copy.ingress.go_by(&self.catalogue, &copy.catalogue);
         copy
     }
 

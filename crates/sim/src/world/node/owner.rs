@@ -4,13 +4,12 @@
 use std::collections::BTreeSet;
 
 use limits::{Book, Moment, Now, Span};
-use ownership::kept::{Claim, Keeper, Predecessor};
+use ownership::kept::{Claim, FOUND_WITHIN, Keeper, Predecessor};
 use ownership::{
     Answer, Bug, Cancelled, Check, CheckId, CheckLeg, Epoch, Floor, LeaseBound, Partition, SessionId, Unknown,
 };
 use ring::{PartitionCount, PartitionId};
 
-use super::keep::FOUND_WITHIN;
 use super::{Effect, Node};
 use crate::world::packet::{Address, Asked, Call, Packet, Reply, Telling, Waited};
 use crate::world::trace::{Decided, Event, LegSeen};

@@ -8,11 +8,10 @@ use std::collections::BTreeMap;
 
 use limits::{Moment, Span};
 use ownership::Write;
-use ownership::kept::{Claimed, Incarnation, Keeper};
+use ownership::kept::{Claimed, Incarnation, Keeper, WriteAnswer};
 use ring::PartitionId;
 
 use self::server::Server;
-pub(crate) use self::server::Written;
 use super::layers::Layers;
 use super::making::Chance;
 use super::packet::{Address, Input};
@@ -74,7 +73,7 @@ pub(crate) enum Asking {
 pub(crate) enum Heard {
     Who(Incarnation),
     Claimed(Claimed),
-    Written(Written),
+    Written(WriteAnswer),
     /// It was not sent, since there is no connection.
     Away,
 }
@@ -248,7 +247,7 @@ impl World<'_> {
             }
             Asking::Write(partition, write) => {
                 let written = server.write(partition, &write, now);
-                if written == Written::Ok {
+                if written == WriteAnswer::Ok {
                     let keys = write.keys.iter().map(KeyKept::of).collect();
                     let (keeper, anew) = (write.keeper, write.anew);
                     self.trace(Event::Kept { life, partition, keeper, anew, made: at, keys });

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use limits::{Fingerprint, LimitId, Moment, Span};
-use ownership::kept::{Claimed, Incarnation, Keeper, KeptKey, Record};
+use ownership::kept::{Claimed, Incarnation, Keeper, KeptKey, Record, WriteAnswer};
 use ownership::{Bug, Write};
 use ring::PartitionId;
 
@@ -42,14 +42,6 @@ struct Head {
     keeper: Keeper,
     count: u64,
     complete: bool,
-}
-
-/// What a write came to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Written {
-    Ok,
-    Lost(Option<Keeper>),
-    Stale,
 }
 
 impl Server {
@@ -99,27 +91,27 @@ impl Server {
     }
 
     /// The scripts that write.
-    pub(crate) fn write(&mut self, partition: PartitionId, write: &Write, now: Moment) -> Written {
+    pub(crate) fn write(&mut self, partition: PartitionId, write: &Write, now: Moment) -> WriteAnswer {
         let kept = match self.kept(partition).cloned() {
             None if Bug::WriteMakesHeader.is_here() => {
                 let head = Head { keeper: write.keeper, count: 0, complete: true };
                 Kept { head, number: 0, assumed_full: None, keys: Keys::new(), before: None }
             }
-            None => return Written::Lost(None),
+            None => return WriteAnswer::Lost { keeper: None },
             Some(kept) => kept,
         };
         if kept.head.keeper != write.keeper || !(kept.head.complete || write.anew) {
-            return Written::Lost(Some(kept.head.keeper));
+            return WriteAnswer::Lost { keeper: Some(kept.head.keeper) };
         }
         if write.seq <= kept.number {
-            return Written::Stale;
+            return WriteAnswer::Stale;
         }
         let mut keys = if write.anew { Keys::new() } else { kept.keys };
         keys.extend(write.keys.iter().map(|key| ((key.limit, key.key), key.clone())));
         let head = Head { count: keys.len() as u64, complete: true, ..kept.head };
         let kept = Kept { head, number: write.seq, assumed_full: write.assumed_full, keys, before: None };
         self.put(partition, Some(kept), now);
-        Written::Ok
+        WriteAnswer::Ok
     }
 
     /// Somebody deletes everything.
@@ -180,13 +172,13 @@ mod tests {
     #[test]
     fn only_a_claim_makes_a_header_and_only_a_whole_record_is_added_to() {
         let mut server = Server::empty(life(1));
-        assert_eq!(server.write(P, &write(1, 1, true), at(1)), Written::Lost(None));
+        assert_eq!(server.write(P, &write(1, 1, true), at(1)), WriteAnswer::Lost { keeper: None });
         assert!(matches!(server.claim(P, keeper(1), 0, at(2)), Claimed::New { .. }));
-        assert_eq!(server.write(P, &write(1, 1, false), at(3)), Written::Lost(Some(keeper(1))));
-        assert_eq!(server.write(P, &write(1, 2, true), at(4)), Written::Ok);
-        assert_eq!(server.write(P, &write(1, 2, false), at(5)), Written::Stale);
+        assert_eq!(server.write(P, &write(1, 1, false), at(3)), WriteAnswer::Lost { keeper: Some(keeper(1)) });
+        assert_eq!(server.write(P, &write(1, 2, true), at(4)), WriteAnswer::Ok);
+        assert_eq!(server.write(P, &write(1, 2, false), at(5)), WriteAnswer::Stale);
         server.flush(at(6));
-        assert_eq!(server.write(P, &write(1, 3, false), at(7)), Written::Lost(None));
+        assert_eq!(server.write(P, &write(1, 3, false), at(7)), WriteAnswer::Lost { keeper: None });
     }
 
     #[test]
@@ -197,7 +189,7 @@ mod tests {
         let taken = server.claim(P, keeper(2), 0, at(3));
         assert!(matches!(&taken, Claimed::Taken { record, .. } if record.keeper == keeper(1) && record.complete));
         assert_eq!(server.claim(P, keeper(2), 0, at(4)), taken);
-        assert_eq!(server.write(P, &write(1, 2, false), at(5)), Written::Lost(Some(keeper(2))));
+        assert_eq!(server.write(P, &write(1, 2, false), at(5)), WriteAnswer::Lost { keeper: Some(keeper(2)) });
         assert_eq!(server.claim(P, keeper(1), 0, at(6)), Claimed::Fenced { keeper: keeper(2) });
         server.write(P, &write(2, 1, true), at(7));
         assert_eq!(server.claim(P, keeper(2), 0, at(8)), Claimed::Held { by: life(1) });
