@@ -142,11 +142,12 @@ impl Process {
 
     /// Which partitions it claims now.
     fn claims(&mut self) -> Vec<u16> {
-        let partition = |errand| match errand {
-            Errand::Claim { claim, number: 7 } => claim.partition.0,
-            other => panic!("{other:?}"),
-        };
-        self.errands().into_iter().map(partition).collect()
+        let errands = self.errands().into_iter();
+        let partitions = errands.map(|errand| {
+            let Errand::Claim { claim, number: 7 } = errand else { panic!("{errand:?}") };
+            claim.partition.0
+        });
+        partitions.collect()
     }
 
     fn claimed(&mut self, claim: Claim, claimed: Option<&Claimed>) {
