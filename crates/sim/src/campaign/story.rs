@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 
 use limits::Moment;
 
-use crate::world::{Ask, Fault, Planned, Scenario, Weather, When, Who};
+use crate::world::{Ask, Fault, Has, Planned, Scenario, StoreFault, Weather, When, Who};
 
 /// A moment of a story as people read it.
 #[derive(Clone, Copy, Debug)]
@@ -84,12 +84,17 @@ impl fmt::Display for Said<'_> {
             Fault::Policy { number } => write!(f, "document {number} is applied"),
             Fault::Ttl { ttl } => write!(f, "leases are made to last {ttl}"),
             Fault::Leave { who, down } => write!(f, "{who} leaves as planned, and starts anew after {down}"),
-            Fault::StoreDown { down, lost: None } => write!(f, "the store dies, and is back and empty after {down}"),
-            Fault::StoreDown { down, lost: Some(lost) } => {
-                write!(f, "the store dies, and is back after {down} without the last {lost}")
-            }
-            Fault::StoreSlow { each, lasts } => write!(f, "the store takes {each} for each thing it does, for {lasts}"),
-            Fault::StoreFailover { lost, lingers, lasts, back } => {
+            Fault::Store(fault) => fault.fmt(f),
+        }
+    }
+}
+
+impl fmt::Display for StoreFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            StoreFault::Down { down, has } => write!(f, "the store dies, and is back after {down} {has}"),
+            StoreFault::Slow { each, lasts } => write!(f, "the store takes {each} for each thing it does, for {lasts}"),
+            StoreFault::Failover { lost, lingers, lasts, back } => {
                 write!(f, "a replica without the last {lost} takes the store's place")?;
                 if *lingers {
                     write!(f, ", while whoever is connected goes on with the old one")?;
@@ -97,8 +102,18 @@ impl fmt::Display for Said<'_> {
                 let then = if *back { "the old one has its place back" } else { "the old one is gone" };
                 write!(f, "; after {lasts} {then}")
             }
-            Fault::StoreFlushed => f.write_str("somebody deletes all that the store has"),
-            Fault::StoreCut { who, lasts } => write!(f, "{who} and the store hear nothing of each other for {lasts}"),
+            StoreFault::Flushed => f.write_str("somebody deletes all that the store has"),
+            StoreFault::Cut { who, lasts } => write!(f, "{who} and the store hear nothing of each other for {lasts}"),
+        }
+    }
+}
+
+impl fmt::Display for Has {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Has::Nothing => f.write_str("with nothing"),
+            Has::AllBut(lost) => write!(f, "without the last {lost}"),
+            Has::All => f.write_str("with everything, for which an operator vouches"),
         }
     }
 }

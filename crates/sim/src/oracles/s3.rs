@@ -46,6 +46,7 @@ pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Fa
             | Event::Claimed { .. }
             | Event::Kept { .. }
             | Event::Flushed { .. }
+            | Event::Vouched { .. }
             | Event::TookIn { .. }
             | Event::Recovered { .. }
             | Event::Told(_)

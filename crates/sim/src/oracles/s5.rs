@@ -42,6 +42,7 @@ pub(super) fn judge(story: &Story<'_>, findings: &mut Findings) -> Result<(), Fa
             | Event::Claimed { .. }
             | Event::Kept { .. }
             | Event::Flushed { .. }
+            | Event::Vouched { .. }
             | Event::TookIn { .. }
             | Event::Recovered { .. }
             | Event::Told(_)

@@ -84,11 +84,7 @@ fn crash_of_the_leader(story: &Story<'_>, crash: &Spell) -> bool {
 pub(super) fn is_harmless(fault: &Fault) -> bool {
     match fault {
         Fault::WallStep { .. } | Fault::Suspect { .. } | Fault::Policy { .. } | Fault::Ttl { .. } => true,
-        Fault::StoreDown { .. }
-        | Fault::StoreSlow { .. }
-        | Fault::StoreFailover { .. }
-        | Fault::StoreFlushed
-        | Fault::StoreCut { .. } => true,
+        Fault::Store(_) => true,
         Fault::Crash { .. }
         | Fault::Stop { .. }
         | Fault::Freeze { .. }

@@ -11,7 +11,7 @@ use super::node::LEAVE_WITHIN;
 use super::packet::{Address, Input};
 use super::play::{Happening, World};
 use super::trace::Event;
-use super::{Fault, When};
+use super::{Fault, Has, StoreFault, When};
 
 /// A fault as it is played.
 #[derive(Clone, Debug, Default)]
@@ -34,7 +34,7 @@ enum Done {
     Slow(u8),
     Network,
     /// The store does not run; it has what it had so long ago when it does again.
-    StoreDown(Option<Span>),
+    StoreDown(Has),
     /// Something about the store, or between it and a node.
     Store,
     /// A process of the store that nobody answers for any more may still be connected with; or gets its place back, with what
@@ -152,10 +152,9 @@ impl World<'_> {
                 Some(Victims { nodes: all, cut: (side & apart, apart & !side) }).filter(Victims::is_a_cut)
             }
             Fault::Storm { .. } | Fault::Policy { .. } | Fault::Ttl { .. } => Some(Victims { nodes: all, cut: (0, 0) }),
-            Fault::StoreCut { who, .. } => one(who).filter(|_| self.scenario.store),
-            Fault::StoreDown { .. } | Fault::StoreSlow { .. } | Fault::StoreFailover { .. } | Fault::StoreFlushed => {
-                (self.scenario.store && self.store.is_up()).then_some(Victims { nodes: 0, cut: (0, 0) })
-            }
+            Fault::Store(_) if !self.scenario.store => None,
+            Fault::Store(StoreFault::Cut { who, .. }) => one(who),
+            Fault::Store(_) => self.store.is_up().then_some(Victims { nodes: 0, cut: (0, 0) }),
         }
     }
 
@@ -217,11 +216,7 @@ impl World<'_> {
                 let life = self.machine(node).life;
                 self.plan_after(LEAVE_WITHIN, Happening::Kill(Address { machine: node, life }));
             }
-            Fault::StoreDown { .. }
-            | Fault::StoreSlow { .. }
-            | Fault::StoreFailover { .. }
-            | Fault::StoreFlushed
-            | Fault::StoreCut { .. } => self.afflict_store(number, fault, node),
+            Fault::Store(fault) => self.afflict_store(number, fault, node),
         }
     }
 
@@ -253,51 +248,31 @@ impl World<'_> {
             | Fault::Policy { .. }
             | Fault::Ttl { .. }
             | Fault::Leave { .. }
-            | Fault::StoreDown { .. }
-            | Fault::StoreSlow { .. }
-            | Fault::StoreFailover { .. }
-            | Fault::StoreFlushed
-            | Fault::StoreCut { .. } => return,
+            | Fault::Store(_) => return,
         };
         self.lasts(number, Done::Network, lasts);
     }
 
     /// The store's faults.
-    fn afflict_store(&mut self, number: usize, fault: &Fault, node: u8) {
-        match *fault {
-            Fault::StoreDown { down, lost } => {
+    fn afflict_store(&mut self, number: usize, fault: StoreFault, node: u8) {
+        match fault {
+            StoreFault::Down { down, has } => {
                 self.store_dies();
-                self.lasts(number, Done::StoreDown(lost), down);
+                self.lasts(number, Done::StoreDown(has), down);
             }
-            Fault::StoreSlow { each, lasts } => {
+            StoreFault::Slow { each, lasts } => {
                 self.store.slow_down(number, each);
                 self.lasts(number, Done::Store, lasts);
             }
-            Fault::StoreFailover { lost, lingers, lasts, back } => {
+            StoreFault::Failover { lost, lingers, lasts, back } => {
                 self.store_fails_over(lost, lingers);
                 self.lasts(number, Done::StoreAside(back.then_some(lost)), lasts);
             }
-            Fault::StoreFlushed => self.store_is_flushed(),
-            Fault::StoreCut { lasts, .. } => {
+            StoreFault::Flushed => self.store_is_flushed(),
+            StoreFault::Cut { lasts, .. } => {
                 self.store.cut_off(number, node);
                 self.lasts(number, Done::Store, lasts);
             }
-            Fault::Crash { .. }
-            | Fault::Stop { .. }
-            | Fault::Freeze { .. }
-            | Fault::Clone { .. }
-            | Fault::Rate { .. }
-            | Fault::WallStep { .. }
-            | Fault::OneWay { .. }
-            | Fault::Isolate { .. }
-            | Fault::Split { .. }
-            | Fault::Storm { .. }
-            | Fault::SlowDisk { .. }
-            | Fault::Overload { .. }
-            | Fault::Suspect { .. }
-            | Fault::Policy { .. }
-            | Fault::Ttl { .. }
-            | Fault::Leave { .. } => {}
         }
     }
 
@@ -370,7 +345,7 @@ impl World<'_> {
                     self.network.mend(number);
                     self.release_held();
                 }
-                Done::StoreDown(lost) => self.store_starts(lost),
+                Done::StoreDown(has) => self.store_starts(number, has),
                 Done::Store => self.store.mend(number),
                 Done::StoreAside(None) => self.those_that_linger_are_gone(),
                 Done::StoreAside(Some(lost)) => self.store_fails_back(lost),

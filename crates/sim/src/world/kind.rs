@@ -4,7 +4,7 @@
 use limits::Span;
 use ownership::lease::Terms;
 
-use super::{Fault, Who};
+use super::{Fault, StoreFault, Who};
 
 /// The longest that a process is down and counts as restarted in place: its lease still lives then.
 pub const RESTART_MAX: Span = Span::from_millis(300);
@@ -199,11 +199,13 @@ impl Fault {
             Fault::Policy { .. } => see(FaultKind::Policy),
             Fault::Leave { .. } => see(FaultKind::Leave),
             Fault::Ttl { .. } => see(FaultKind::Ttl),
-            Fault::StoreDown { .. } => see(FaultKind::StoreDown),
-            Fault::StoreSlow { .. } => see(FaultKind::StoreSlow),
-            Fault::StoreFailover { .. } => see(FaultKind::StoreFailover),
-            Fault::StoreFlushed => see(FaultKind::StoreFlushed),
-            Fault::StoreCut { .. } => see(FaultKind::StoreCut),
+            Fault::Store(fault) => see(match fault {
+                StoreFault::Down { .. } => FaultKind::StoreDown,
+                StoreFault::Slow { .. } => FaultKind::StoreSlow,
+                StoreFault::Failover { .. } => FaultKind::StoreFailover,
+                StoreFault::Flushed => FaultKind::StoreFlushed,
+                StoreFault::Cut { .. } => FaultKind::StoreCut,
+            }),
         }
     }
 
@@ -225,11 +227,7 @@ impl Fault {
             | Fault::Policy { .. }
             | Fault::Ttl { .. }
             | Fault::Leave { .. }
-            | Fault::StoreDown { .. }
-            | Fault::StoreSlow { .. }
-            | Fault::StoreFailover { .. }
-            | Fault::StoreFlushed
-            | Fault::StoreCut { .. } => false,
+            | Fault::Store(_) => false,
         }
     }
 }

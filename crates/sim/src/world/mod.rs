@@ -32,4 +32,6 @@ pub use kind::{FaultKind, RESTART_MAX};
 pub use phase::Phase;
 pub use play::play;
 pub use run::Run;
-pub use scenario::{Ask, ClockSpec, Fault, NODES_MAX, NODES_MIN, Planned, Scenario, Weather, When, Who};
+pub use scenario::{
+    Ask, ClockSpec, Fault, Has, NODES_MAX, NODES_MIN, Planned, Scenario, StoreFault, Weather, When, Who,
+};

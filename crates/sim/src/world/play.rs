@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use control::{Effects as Followed, State};
+use control::{Command, Effects as Followed, State};
 use limits::{Moment, Span};
 use ownership::SessionId;
 use ownership::ingress::Delivery;
@@ -406,6 +406,9 @@ impl<'a> World<'a> {
             Err(why) => format!("{}, refused: {why}", words_of(&command)),
         };
         self.trace(Event::Committed { index, words });
+        if let Command::Trust { incarnation: life } = *command {
+            self.trace(Event::Vouched { life, index });
+        }
         let ended =
             self.truth.cluster().map(|cluster| cluster.sessions.ended.iter().filter(|ended| ended.ended_at == index));
         let ended: Vec<Event> = ended

@@ -255,22 +255,29 @@ pub enum Fault {
         /// How long it is away.
         down: Span,
     },
-    /// The store dies, and starts anew after `down` in another life.
-    StoreDown {
+    /// Something befalls the store.
+    Store(StoreFault),
+}
+
+/// What can befall the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreFault {
+    /// It dies, and starts anew after `down` in another life.
+    Down {
         /// How long it is down.
         down: Span,
-        /// How much of the last it lacks then; `None`: it is empty.
-        lost: Option<Span>,
+        /// What it has then.
+        has: Has,
     },
-    /// Everything that the store does takes longer.
-    StoreSlow {
+    /// Everything that it does takes longer.
+    Slow {
         /// By how much.
         each: Span,
         /// How long.
         lasts: Span,
     },
-    /// A replica takes the store's place.
-    StoreFailover {
+    /// A replica takes its place.
+    Failover {
         /// How far it was behind.
         lost: Span,
         /// Whether those that are connected go on talking to the old one, until this is over.
@@ -280,13 +287,24 @@ pub enum Fault {
         /// Whether the old one has its place back then, as far behind.
         back: bool,
     },
-    /// Somebody deletes everything in the store.
-    StoreFlushed,
-    /// One node and the store hear nothing of each other, and nobody is told.
-    StoreCut {
+    /// Somebody deletes everything in it.
+    Flushed,
+    /// It and one node hear nothing of each other, and nobody is told.
+    Cut {
         /// Which.
         who: Who,
         /// How long.
         lasts: Span,
     },
+}
+
+/// What a store has when it starts anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Has {
+    /// Nothing.
+    Nothing,
+    /// What it had so long before it died.
+    AllBut(Span),
+    /// Everything that it had acknowledged. An operator who knows that vouches for it, unless something was rolled back before.
+    All,
 }

@@ -278,6 +278,13 @@ pub enum Event {
         /// In which of its lives.
         life: Incarnation,
     },
+    /// The log has it that an operator vouches for the store.
+    Vouched {
+        /// In which of its lives.
+        life: Incarnation,
+        /// The index of that entry.
+        index: u64,
+    },
     /// A successor has taken in what was kept before.
     TookIn {
         /// Of which partition.

@@ -188,6 +188,7 @@ impl Display for Event {
             | Event::Claimed { .. }
             | Event::Kept { .. }
             | Event::Flushed { .. }
+            | Event::Vouched { .. }
             | Event::TookIn { .. }
             | Event::Recovered { .. } => OfStore(self).fmt(f),
             Event::Note(words) => f.write_str(words),
@@ -216,6 +217,9 @@ impl Display for OfStore<'_> {
         }
         if let Event::Flushed { life } = self.0 {
             return write!(f, "{} is emptied", Life(*life));
+        }
+        if let Event::Vouched { life, index } = self.0 {
+            return write!(f, "an operator vouches for {} in entry {index}", Life(*life));
         }
         if let Event::TookIn { partition, keeper, of, by, .. } = self.0 {
             let (by, heir, dead) = (Life(*by), Session(keeper.session), Session(of.session));

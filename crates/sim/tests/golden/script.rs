@@ -26,7 +26,7 @@
 
 use limits::{Moment, Span};
 use ownership::lease::Terms;
-use sim::world::{Ask, ClockSpec, Fault, Planned, Scenario, Weather, When, Who};
+use sim::world::{Ask, ClockSpec, Fault, Has, Planned, Scenario, StoreFault, Weather, When, Who};
 
 /// A script that was read.
 pub struct Script {
@@ -179,9 +179,9 @@ fn read_fault(words: &[&str]) -> Option<Fault> {
             Fault::OneWay { from: read_who(from)?, to: Some(read_who(to)?), lasts: ms(lasts)? }
         }
         [who, "and", "the", "store", "hear", "nothing", "of", "each", "other", "for", lasts, "ms"] => {
-            Fault::StoreCut { who: read_who(who)?, lasts: ms(lasts)? }
+            Fault::Store(StoreFault::Cut { who: read_who(who)?, lasts: ms(lasts)? })
         }
-        ["the", "store", "is", "emptied"] => Fault::StoreFlushed,
+        ["the", "store", "is", "emptied"] => Fault::Store(StoreFault::Flushed),
         [
             "the",
             "store",
@@ -197,7 +197,10 @@ fn read_fault(words: &[&str]) -> Option<Fault> {
             "after",
             lasts,
             "ms",
-        ] => Fault::StoreFailover { lost: ms(lost)?, lingers: false, lasts: ms(lasts)?, back: true },
+        ] => Fault::Store(StoreFault::Failover { lost: ms(lost)?, lingers: false, lasts: ms(lasts)?, back: true }),
+        ["the", "store", "dies", "for", down, "ms", "and", "an", "operator", "vouches"] => {
+            Fault::Store(StoreFault::Down { down: ms(down)?, has: Has::All })
+        }
         ["policy", number, "is", "applied"] => Fault::Policy { number: number.parse().ok()? },
         _ => return None,
     })

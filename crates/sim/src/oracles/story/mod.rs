@@ -174,6 +174,7 @@ impl<'a> Story<'a> {
             | Event::Claimed { .. }
             | Event::Kept { .. }
             | Event::Flushed { .. }
+            | Event::Vouched { .. }
             | Event::TookIn { .. }
             | Event::Note(_) => {}
         }
@@ -243,6 +244,7 @@ impl<'a> Story<'a> {
             | Event::Claimed { .. }
             | Event::Kept { .. }
             | Event::Flushed { .. }
+            | Event::Vouched { .. }
             | Event::TookIn { .. }
             | Event::Told(_)
             | Event::Note(_) => {}

@@ -6,7 +6,7 @@ use limits::{Moment, Span};
 use ownership::kept::WELL_FOR;
 use ownership::lease::Terms;
 
-use super::super::{Fault, FaultKind, Phase, Planned, RESTART_MAX, Weather, When, Who};
+use super::super::{Fault, FaultKind, Has, Phase, Planned, RESTART_MAX, StoreFault, Weather, When, Who};
 use super::{Aim, Chance, stream};
 
 /// What faults have to fit into.
@@ -302,16 +302,20 @@ fn fault(kind: FaultKind, beyond: bool, scene: &Scene, chance: &mut Chance) -> F
         FaultKind::Policy => Fault::Policy { number: 0 },
         FaultKind::Ttl => Fault::Ttl { ttl: ttl(scene, chance) },
         FaultKind::StoreDown => {
-            let lost = chance.percent(65).then(|| chance.millis(0, 1_000));
-            Fault::StoreDown { down: lasts, lost }
+            let has = match chance.below(20) {
+                0..=5 => Has::Nothing,
+                6..=9 => Has::All,
+                _ => Has::AllBut(chance.millis(0, 1_000)),
+            };
+            Fault::Store(StoreFault::Down { down: lasts, has })
         }
-        FaultKind::StoreSlow => Fault::StoreSlow { each: chance.millis_of_any_size(5, 1_500), lasts },
+        FaultKind::StoreSlow => Fault::Store(StoreFault::Slow { each: chance.millis_of_any_size(5, 1_500), lasts }),
         FaultKind::StoreFailover => {
             let lost = chance.millis_of_any_size(1, 1_500);
-            Fault::StoreFailover { lost, lingers: chance.one_in(3), lasts, back: chance.one_in(2) }
+            Fault::Store(StoreFault::Failover { lost, lingers: chance.one_in(3), lasts, back: chance.one_in(2) })
         }
-        FaultKind::StoreFlushed => Fault::StoreFlushed,
-        FaultKind::StoreCut => Fault::StoreCut { who, lasts },
+        FaultKind::StoreFlushed => Fault::Store(StoreFault::Flushed),
+        FaultKind::StoreCut => Fault::Store(StoreFault::Cut { who, lasts }),
         FaultKind::Leave => Fault::Leave { who, down: chance.millis_of_any_size(30, 3_000) },
     }
 }
@@ -359,10 +363,10 @@ fn of_store(scene: &Scene, chance: &mut Chance) -> Vec<Planned> {
 /// The store is in trouble early, so that it is not relied on, and slow when it is again: while everything is written anew.
 fn relied_on_again(scene: &Scene, chance: &mut Chance) -> [Planned; 2] {
     let at = scene.from.saturating_add(chance.millis(0, 400));
-    let trouble = Fault::StoreSlow { each: chance.millis(250, 400), lasts: chance.millis(300, 600) };
+    let trouble = StoreFault::Slow { each: chance.millis(250, 400), lasts: chance.millis(300, 600) };
     let again = at.saturating_add(WELL_FOR);
-    let slow = Fault::StoreSlow { each: chance.millis(10, 80), lasts: chance.millis(1_500, 3_000) };
-    [Planned { when: When::At(at), fault: trouble }, Planned { when: When::At(again), fault: slow }]
+    let slow = StoreFault::Slow { each: chance.millis(10, 80), lasts: chance.millis(1_500, 3_000) };
+    [(at, trouble), (again, slow)].map(|(at, fault)| Planned { when: When::At(at), fault: Fault::Store(fault) })
 }
 
 /// Longer or shorter than it was at first, and so that the terms hold.

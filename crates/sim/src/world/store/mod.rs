@@ -6,12 +6,14 @@ mod server;
 
 use std::collections::BTreeMap;
 
+use control::Command;
 use limits::{Moment, Span};
 use ownership::Write;
 use ownership::kept::{Claimed, Incarnation, Keeper, WriteAnswer};
 use ring::PartitionId;
 
 use self::server::Server;
+use super::Has;
 use super::layers::Layers;
 use super::making::Chance;
 use super::packet::{Address, Input};
@@ -36,6 +38,8 @@ pub(crate) struct Stores {
     servers: Vec<Running>,
     /// Which of them answers whoever connects now.
     answers: Option<usize>,
+    /// Whether one of them ever had less than the one before it had acknowledged, and more than nothing.
+    was_behind: bool,
     links: BTreeMap<u8, Link>,
     links_so_far: u64,
     slow: Layers<Span>,
@@ -106,6 +110,7 @@ impl Stores {
         Stores {
             servers,
             answers: Some(0),
+            was_behind: false,
             links: BTreeMap::new(),
             links_so_far: 0,
             slow: Layers::default(),
@@ -296,18 +301,23 @@ impl World<'_> {
         }
     }
 
-    /// It starts anew, with what it had so long ago; `None`: with nothing.
-    pub(super) fn store_starts(&mut self, lost: Option<Span>) {
+    /// It starts anew. An operator who knows that it lacks nothing, and never did, says so.
+    pub(super) fn store_starts(&mut self, fault: usize, has: Has) {
         if self.store.is_up() {
             return;
         }
         let life = life(&mut self.store.chance, None);
         let last = &self.store.servers[self.store.servers.len() - 1].server;
-        let server = match lost {
-            Some(lost) => Server::behind(last, self.now.saturating_sub(lost), life),
-            None => Server::empty(life),
+        let server = match has {
+            Has::Nothing => Server::empty(life),
+            Has::AllBut(lost) => Server::behind(last, self.now.saturating_sub(lost), life),
+            Has::All => Server::behind(last, self.now, life),
         };
+        self.store.was_behind |= matches!(has, Has::AllBut(_));
         self.store_is(server);
+        if has == Has::All && !self.store.was_behind {
+            self.engage(fault, Command::Trust { incarnation: life });
+        }
     }
 
     fn store_is(&mut self, server: Server) {
@@ -322,6 +332,7 @@ impl World<'_> {
         let Some(before) = self.store.answers else { return };
         let life = life(&mut self.store.chance, None);
         let server = Server::behind(&self.store.servers[before].server, self.now.saturating_sub(lost), life);
+        self.store.was_behind = true;
         self.store_is(server);
         if !lingers {
             self.server_dies(before);
@@ -337,6 +348,7 @@ impl World<'_> {
         let run = self.store.servers[before - 1].server.life.run;
         let life = life(&mut self.store.chance, Some(run));
         let server = Server::behind(&self.store.servers[before].server, self.now.saturating_sub(lost), life);
+        self.store.was_behind = true;
         self.store_is(server);
         self.server_dies(before);
         self.those_that_linger_are_gone();
