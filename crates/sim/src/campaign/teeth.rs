@@ -59,6 +59,10 @@ pub const ELSEWHERE: &[(&str, &str)] = &[
         "`crates/ownership/tests/kept`: within one process a session does not end and another begin while a claim is answered",
     ),
     (
+        "an operator's word for one life of the store counts for another",
+        "`crates/ownership/src/kept/verdict.rs`: it takes a claim that is answered in one life and not heard, and again in the next",
+    ),
+    (
         "a refund is capped at full instead of undoing one charge",
         "the laws of `crates/limits`, and histories of `ownership`",
     ),

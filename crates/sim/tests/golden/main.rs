@@ -53,6 +53,11 @@ fn a_policy_changes_while_it_is_used() {
 }
 
 #[test]
+fn an_owner_dies_and_its_store_too_and_an_operator_vouches_for_that() {
+    holds("store-vouched-for");
+}
+
+#[test]
 fn an_owner_dies_and_a_store_has_what_it_used() {
     holds("store-takeover");
 }

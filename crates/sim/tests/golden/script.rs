@@ -20,6 +20,7 @@
 //! fault 5 at 2000 ms: owner and the store hear nothing of each other for 900 ms
 //! fault 6 at 2000 ms: the store is emptied
 //! fault 7 at 2000 ms: the store fails over without the last 800 ms and back after 900 ms
+//! fault 8 at 2000 ms: the store dies for 900 ms and an operator vouches
 //! all is mended at 4000 ms, the end is at 6000 ms
 //! renewals and single appointments are not told
 //! ```
