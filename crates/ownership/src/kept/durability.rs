@@ -15,8 +15,9 @@ use crate::kept::Incarnation;
 /// it to come back waits in vain for the next write.
 pub const SILENT_AFTER: Span = Span::from_millis(200);
 
-/// How long a store that was in trouble must be well before it is relied on again.
-pub const WELL_FOR: Span = Span::from_secs(5);
+/// How long a store is not relied on after it was given up: one that fails again and again would cost every time what it costs to
+/// write everything anew.
+pub const SHUNNED_FOR: Span = Span::from_secs(5);
 
 /// A proposal of which nothing is heard for so long is made anew.
 pub const PROPOSE_AGAIN: Span = Span::from_secs(1);
@@ -108,7 +109,7 @@ impl Durability {
     /// What is seen of the store now.
     pub fn handle_store(&mut self, store: Store, now: Moment) {
         if !self.is_bound() && self.store != Store::Away && store != self.store {
-            self.not_before = now.saturating_add(WELL_FOR);
+            self.not_before = now.saturating_add(SHUNNED_FOR);
         }
         self.store = store;
         self.go_on(now);
@@ -201,7 +202,7 @@ impl Durability {
         }
         self.bound = None;
         self.in_trouble = false;
-        self.not_before = now.saturating_add(WELL_FOR);
+        self.not_before = now.saturating_add(SHUNNED_FOR);
         Some(Step::Free)
     }
 
@@ -274,7 +275,7 @@ mod tests {
         session.handle_log(2, None, at(110));
         assert_eq!(session.poll_step(), Some(Step::Free));
         session.handle_timeout(at(5_109));
-        assert_eq!(session.poll_step(), None, "what was in trouble must be well for a while");
+        assert_eq!(session.poll_step(), None, "what was given up is not relied on for a while");
         session.handle_timeout(at(5_110));
         assert_eq!(session.poll_step(), Some(Step::Bind));
         session.handle_settled(true, at(5_200));

@@ -21,7 +21,7 @@ pub use dealings::{
     AWAY_FOR, CLAIMS_AT_ONCE, ClaimedAs, Dealings, Errand, FOUND_WITHIN, Gates, LOOK_EVERY, News, REWRITTEN_WITHIN,
     Unanswered, WRITES_AT_ONCE, WriteAnswer,
 };
-pub use durability::{Durability, PROPOSE_AGAIN, SILENT_AFTER, Step, Store, WELL_FOR};
+pub use durability::{Durability, PROPOSE_AGAIN, SHUNNED_FOR, SILENT_AFTER, Step, Store};
 pub use ledger::{IDLE_AFTER, KEYS_PER_WRITE, Written};
 pub use rules::{RAISED_BEFORE, RAISED_FOR, chunk};
 pub use verdict::{Predecessor, Trust, Void};

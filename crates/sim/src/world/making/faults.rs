@@ -3,7 +3,7 @@
 //! about. Faults beyond what leases assume stand in stories of their own, so that the strict bounds hold for the others.
 
 use limits::{Moment, Span};
-use ownership::kept::WELL_FOR;
+use ownership::kept::SHUNNED_FOR;
 use ownership::lease::Terms;
 
 use super::super::{Fault, FaultKind, Has, Phase, Planned, RESTART_MAX, StoreFault, Weather, When, Who};
@@ -364,7 +364,7 @@ fn of_store(scene: &Scene, chance: &mut Chance) -> Vec<Planned> {
 fn relied_on_again(scene: &Scene, chance: &mut Chance) -> [Planned; 2] {
     let at = scene.from.saturating_add(chance.millis(0, 400));
     let trouble = StoreFault::Slow { each: chance.millis(250, 400), lasts: chance.millis(300, 600) };
-    let again = at.saturating_add(WELL_FOR);
+    let again = at.saturating_add(SHUNNED_FOR);
     let slow = StoreFault::Slow { each: chance.millis(10, 80), lasts: chance.millis(1_500, 3_000) };
     [(at, trouble), (again, slow)].map(|(at, fault)| Planned { when: When::At(at), fault: Fault::Store(fault) })
 }
