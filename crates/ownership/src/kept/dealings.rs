@@ -8,10 +8,11 @@ use ring::PartitionId;
 
 use crate::kept::claims::Claims;
 use crate::kept::{
-    Claim, Claimed, Durability, Incarnation, Keeper, SILENT_AFTER, Says, Step, Store, Trust, Void, Written,
+    Claim, Claimed, ClaimedAs, Durability, Errand, Gates, Incarnation, Keeper, News, SILENT_AFTER, Says, Step, Store,
+    Trust, Unanswered, WriteAnswer, Written,
 };
-use crate::partition::{Found, Recovered, Write};
-use crate::session::{Epoch, SessionId};
+use crate::partition::{Found, Write};
+use crate::session::SessionId;
 
 /// Claims under way at most.
 pub const CLAIMS_AT_ONCE: usize = 16;
@@ -30,154 +31,6 @@ pub const REWRITTEN_WITHIN: Span = Span::from_secs(1);
 
 /// How often it is looked at what waits for too long, while anything does.
 pub const LOOK_EVERY: Span = Span::from_millis(50);
-
-/// The partitions of this process, as far as the store is concerned.
-pub trait Gates {
-    /// Whether cluster time is known. Nothing is claimed before: windows that go by it could not be taken in, and nothing is
-    /// decided before it comes, with the first acknowledgement of the lease.
-    fn knows_time(&self) -> bool;
-
-    /// Everything that is owned here is written anew, and obeyed.
-    fn bind_all(&mut self);
-
-    /// Memory alone decides from now on.
-    fn free_all(&mut self);
-
-    /// Whether all that the store has of what is owned here is obeyed. A process that has given up what it owned says no: it
-    /// knows nothing of what is written.
-    fn is_kept_whole(&mut self) -> bool;
-
-    /// The number to claim a partition under; `None` where that reign is over.
-    fn claim_number(&mut self, partition: PartitionId, keeper: Keeper) -> Option<u64>;
-
-    /// What the store had of a partition; `bound` says whether what is written now counts, or may come to. `None` where that
-    /// is no news, or the reign is over.
-    fn found(&mut self, partition: PartitionId, epoch: Epoch, found: Found<'_>, bound: bool) -> Option<Recovered>;
-
-    /// Nothing is heard of what the store has: checks wait no longer. Returns whether they did.
-    fn not_found(&mut self, partition: PartitionId, epoch: Epoch) -> bool;
-
-    /// The store holds a partition in another reign's name.
-    fn fenced(&mut self, partition: PartitionId, epoch: Epoch);
-
-    /// The next partition that has something to write, and what.
-    fn poll_write(&mut self) -> Option<(PartitionId, Write)>;
-
-    /// What came of a write. Returns whether the partition has to be claimed before it is written again.
-    fn written(&mut self, partition: PartitionId, write: &Write, written: Written) -> bool;
-}
-
-/// What is to be carried out of the process next.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Errand {
-    /// To the log: where the records of this session count, by its proposal with this number.
-    Propose {
-        /// The session.
-        session: SessionId,
-        /// The number.
-        number: u64,
-        /// The life of the store; `None`: they do not count.
-        store: Option<Incarnation>,
-    },
-    /// To the store; answered by [`Dealings::handle_claimed`].
-    Claim {
-        /// What is claimed.
-        claim: Claim,
-        /// No write with this number or a lower one counts afterwards.
-        number: u64,
-    },
-    /// To the store in this life, and to no other; answered by [`Dealings::handle_written`].
-    Write {
-        /// What is written of.
-        partition: PartitionId,
-        /// What is written.
-        write: Write,
-        /// The life.
-        life: Incarnation,
-    },
-}
-
-/// The store's answer to a write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WriteAnswer {
-    /// It is kept.
-    Ok,
-    /// The record is not the writer's. Nothing changed.
-    Lost {
-        /// Whose it is; `None` if there is none, or none that can be read.
-        keeper: Option<Keeper>,
-    },
-    /// This write or a later one is kept already, or it was claimed under its number or a higher one. Nothing changed.
-    Stale,
-}
-
-/// Why a write has no answer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Unanswered {
-    /// It was not sent.
-    NotSent,
-    /// It was sent, and nobody knows what came of it.
-    Unknown,
-    /// The store said no, and may say so to the next.
-    Refused,
-    /// It will never fit.
-    TooLarge,
-}
-
-/// Something worth telling operators.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum News {
-    /// A claim was answered with this.
-    Claimed(ClaimedAs),
-    /// It is known how a reign began.
-    Recovered {
-        /// Of which partition.
-        partition: PartitionId,
-        /// The reign's epoch.
-        epoch: Epoch,
-        /// How it reads what was used before.
-        recovered: Recovered,
-    },
-    /// Checks of a partition waited in vain for what the store has, and go on by the worst case.
-    WaitedInVain {
-        /// The partition.
-        partition: PartitionId,
-    },
-    /// A later reign, or another session of the same epoch, had the partition when this one came to claim it.
-    ClaimLost {
-        /// The partition.
-        partition: PartitionId,
-        /// The epoch of the reign that came too late.
-        epoch: Epoch,
-        /// Who has it; `None`: it is written in a format of another build.
-        by: Option<Keeper>,
-    },
-    /// The same, when this one came to write.
-    WriteFenced {
-        /// The partition.
-        partition: PartitionId,
-        /// The epoch of the reign that may not write any more.
-        epoch: Epoch,
-        /// Who has it.
-        by: Keeper,
-    },
-    /// The store has lost a partition's record, and it is claimed and written anew.
-    RecordLost {
-        /// The partition.
-        partition: PartitionId,
-    },
-}
-
-/// What was kept before a claim.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ClaimedAs {
-    /// Nothing: nobody ever decided for this partition.
-    Nobody,
-    /// A record that counts.
-    Record,
-    /// Nothing that counts.
-    Void(Void),
-}
 
 /// A write on its way.
 #[derive(Clone, Copy, Debug)]

@@ -6,6 +6,8 @@ mod claim;
 mod claims;
 mod dealings;
 mod durability;
+mod errand;
+mod gates;
 pub(crate) mod ledger;
 mod rules;
 mod verdict;
@@ -17,11 +19,10 @@ use limits::{Fingerprint, LimitId, Span, Used, WallTime};
 
 use crate::session::{Epoch, SessionId};
 pub use claim::{Claim, Claimed, Says};
-pub use dealings::{
-    AWAY_FOR, CLAIMS_AT_ONCE, ClaimedAs, Dealings, Errand, FOUND_WITHIN, Gates, LOOK_EVERY, News, REWRITTEN_WITHIN,
-    Unanswered, WRITES_AT_ONCE, WriteAnswer,
-};
+pub use dealings::{AWAY_FOR, CLAIMS_AT_ONCE, Dealings, FOUND_WITHIN, LOOK_EVERY, REWRITTEN_WITHIN, WRITES_AT_ONCE};
 pub use durability::{Durability, PROPOSE_AGAIN, SHUNNED_FOR, SILENT_AFTER, Step, Store};
+pub use errand::{ClaimedAs, Errand, News, Unanswered, WriteAnswer};
+pub use gates::Gates;
 pub use ledger::{IDLE_AFTER, KEYS_PER_WRITE, Written};
 pub use rules::{RAISED_BEFORE, RAISED_FOR, chunk};
 pub use verdict::{Predecessor, Trust, Void};
